@@ -256,6 +256,8 @@ def _forecast_lines(found: pb.WhatIfResponse, now_ns: int) -> Iterator[str]:
 
 def _say_forecast(found: pb.WhatIfResponse) -> str:
     """Returns the answer in one sentence: how many would run, wait, and have to leave."""
+    if found.rejected:
+        return f"would be rejected: {found.rejected}"
     waiting = sum(max(1, each.ask_count) for each in found.waiting)
     victims = {victim.key for preempts in found.preemptions for victim in preempts.victims}
     victims |= {victim.key for enforced in found.enforcements for victim in enforced.victims}

@@ -153,7 +153,7 @@ class Archive:
         self._reporting = threading.Lock()
         self._spooling = threading.Thread(target=self._spool_what_comes, name="history-spool", daemon=True)
         self.committer: Final = Supervisor(
-            lambda: Assignment(settings, self._spool.first_segment, now_ns()).to_line(),
+            lambda: Assignment(settings, self._spool.first_segment, now_ns()),
             on_report=self._handle_report,
             on_death=lambda reason: self._report_problem("database", f"the database cannot be written: {reason}"),
             longest_pause_s=settings.longest_pause_s,
@@ -383,13 +383,13 @@ class Archive:
         """Handle a report of the committing process."""
         self._moved_s = time.monotonic()
         self._spool.mark_stored(Place(report.segment, report.offset))
-        if report.committed:
-            self._committed += report.committed
-            self._last_commit_ns = self._now_ns()
         if report.refused:
             self._refused += report.refused
             self._logger.error("history: the database refuses records", records=report.refused, reason=report.reason)
             self._something.set()  # The thread that writes the spool also looks at what was set aside.
+        if report.committed:  # After what was refused: whoever sees the commit also sees what is not in it.
+            self._committed += report.committed
+            self._last_commit_ns = self._now_ns()
         if report.damaged > self._damaged:
             self._damaged = report.damaged
             self._logger.error("history: a part of the spool cannot be read, it was left out", segments=report.damaged)

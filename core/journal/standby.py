@@ -30,7 +30,7 @@ from kornel.core.journal.following.starting import Started, list_usable
 from kornel.core.journal.journal import Journal, NextEpoch, follow_to_end, naming_problems
 from kornel.core.journal.snapshots.snapshot_store import opened_snapshots
 from kornel.core.journal.snapshots.snapshots import SnapshotUnusable
-from kornel.core.service.configuration.configuration_keeping import ConfigurationState
+from kornel.core.service.configuration.configuration_history import ConfigurationState
 from kornel.core.service.managers.standing import Role, Standing
 
 POLL_S: Final = 0.04

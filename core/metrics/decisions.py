@@ -1,7 +1,7 @@
 """Counts decisions, from the engine's effects.
 
-Frequent effects are counted in such a way that no Python code runs for each of them: placements and releases are
-counted by application, and added to its queue when the queue is read or the application ends. Only rare effects are
+Frequent effects are counted in such a way that no Python code runs for each of them: placements are counted by
+application, and added to its queue when the queue is read or the application ends. Only rare effects are
 looked at one by one: decisions to preempt, new and ended applications, and placements while an ask that has preempted
 waits for its node.
 """
@@ -25,7 +25,6 @@ from kornel.core.domain.effects import (
     Effect,
     NodeRejected,
     PreemptionDecided,
-    Released,
 )
 from kornel.core.domain.reasons import Rejection
 from kornel.core.metrics.preemptions import Preemptions
@@ -37,22 +36,23 @@ QUEUES_REMEMBERED: Final = 10_000
 APPLICATIONS_REMEMBERED: Final = 200_000
 
 APPLICATIONS_UNSETTLED: Final = 10_000
-"""The most applications whose placements and releases wait to be counted by queue."""
+"""The most applications whose placements wait to be counted by queue."""
 
 LAST_STATES: Final = frozenset({AppState.COMPLETED, AppState.FAILED, AppState.REJECTED})
 
 _RARE: Final = frozenset({ApplicationAccepted, ApplicationRejected, NodeRejected})
 
 _IS_ALLOCATED: Final = partial(is_, Allocated)
-_IS_RELEASED: Final = partial(is_, Released)
 _IS_UPDATED: Final = partial(is_, ApplicationUpdated)
 _STATE: Final = attrgetter("state")
 _PLACED_FOR: Final = attrgetter("spec.application_id")
-_RELEASED_BY: Final = attrgetter("application_id")
 
 
 class QueueCounts:
-    """The counts of one queue since the core started. ``ended``: the number of applications, by last state."""
+    """The counts of one queue since the core started. ``ended``: the number of applications, by last state.
+
+    ``allocated``: the placements. ``released``: the allocations that ended, as of the last :meth:`match_running`.
+    """
 
     __slots__ = ("allocated", "ended", "released")
 
@@ -60,6 +60,12 @@ class QueueCounts:
         self.allocated = 0
         self.released = 0
         self.ended: Counter[AppState] = Counter()
+
+    def match_running(self, running: int) -> None:
+        """Makes ``allocated`` minus ``released`` the *running* allocations, without taking any off either count: a
+        release may be of an ask that never ran, an end may need none, and some ran when the core started."""
+        self.released = max(self.released, self.allocated - running)
+        self.allocated = self.released + running
 
 
 class KnownApplications:
@@ -76,17 +82,12 @@ class KnownApplications:
         """Counters of the queue of each application that is live or ended recently."""
         self.allocated: Counter[str] = Counter()
         """The placements of each application that are not in the counters of its queue yet."""
-        self.released: Counter[str] = Counter()
-        """The releases of each application that are not in the counters of its queue yet."""
 
     def settle_counts(self) -> None:
         """Add the counts of applications to those of their queues."""
         for name, number in self.allocated.items():
             self.find_queue(name).allocated += number
-        for name, number in self.released.items():
-            self.find_queue(name).released += number
         self.allocated.clear()
-        self.released.clear()
 
     def find_queue(self, application_id: str) -> QueueCounts:
         """Returns the counters of the queue of an application; for an unknown application, counters that are never
@@ -114,6 +115,8 @@ class Decisions:
         """The number of times that each state was entered."""
         self.failed_nodes = 0
         """The number of nodes that were registered for a partition that does not exist."""
+        self.everywhere = QueueCounts()
+        """The counts of all queues together, but for ``ended``."""
         self._unsettled: dict[KnownApplications, None] = {}
         """The managers with counts that are not in those of queues yet."""
         self._queues: dict[str, QueueCounts] = {}
@@ -144,11 +147,11 @@ class Decisions:
             self._count_closely(effects, known)
         placed = self.last_placed = kinds[Allocated]
         attempts = self.last_attempts = kinds[PreemptionDecided]
-        if placed or kinds[Released]:
+        if placed:
+            self.everywhere.allocated += placed
             self._unsettled[known] = None
             known.allocated.update(map(_PLACED_FOR, compress(effects, map(_IS_ALLOCATED, map(type, effects)))))
-            known.released.update(map(_RELEASED_BY, compress(effects, map(_IS_RELEASED, map(type, effects)))))
-            if len(known.allocated) + len(known.released) > APPLICATIONS_UNSETTLED:
+            if len(known.allocated) > APPLICATIONS_UNSETTLED:
                 known.settle_counts()
         if rare or not effects:
             # These may be the last effects of a manager that leaves, whose engine is not kept for its counts. One that

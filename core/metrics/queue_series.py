@@ -113,6 +113,7 @@ class QueueSeries:
         ones."""
         before, self._queues, self.omitted = self._queues, {}, 0
         apps: dict[str, dict[AppState, int]] = {}
+        running: Counter[str] = Counter()
         for partition in partitions:
             keys = _Keys(partition.types[:TYPES_SHOWN])
             self.omitted += partition.queues_omitted
@@ -129,6 +130,7 @@ class QueueSeries:
                 else:
                     for state, number in gauges.applications.items():
                         apps[gauges.path][state] = apps[gauges.path].get(state, 0) + number
+                running[gauges.path] += gauges.allocations
                 _collect_series(queue.values, gauges, keys)
                 if not len(self._queues) % QUEUES_AT_ONCE:
                     yield ""
@@ -136,7 +138,7 @@ class QueueSeries:
         yield from self._resource_lines()
         yield from self._app_lines(apps, counts)
         yield from _total_lines(counts)
-        yield from self._container_lines(counts)
+        yield from self._container_lines(counts, running)
         if self._aliases:
             yield from self._alias_lines(apps)
 
@@ -182,15 +184,16 @@ class QueueSeries:
                             lines.append(f"{queue.application_line(state)}{number - earlier[state]}\n")
             yield "".join(lines)
 
-    def _container_lines(self, counts: Mapping[str, QueueCounts]) -> Iterator[str]:
+    def _container_lines(self, counts: Mapping[str, QueueCounts], running: Mapping[str, int]) -> Iterator[str]:
         families: dict[str, list[int]] = {}
-        yield _head_lines(CONTAINERS, "counter", "Allocations and releases of a queue that were sent to the shim.")
+        yield _head_lines(CONTAINERS, "counter", "Allocations of a queue that were made, and that ended.")
         for queues in _take_some(self._queues.items()):
             lines: list[str] = []
             for path, queue in queues:
                 counted = counts.get(path)
                 if counted is None:
                     continue
+                counted.match_running(running[path])
                 allocated, released = counted.allocated, counted.released
                 lines.append(
                     f'{CONTAINERS}{{queue="{queue.label}",state="allocated"}} {allocated}\n'
@@ -206,7 +209,7 @@ class QueueSeries:
         for found in _take_some(families.items()):
             yield "".join(
                 [
-                    f"# HELP {name} Allocations and releases that were sent to the shim.\n# TYPE {name} counter\n"
+                    f"# HELP {name} Allocations that were made, and that ended.\n# TYPE {name} counter\n"
                     f'{name}{{state="allocated"}} {allocated}\n{name}{{state="released"}} {released}\n'
                     for name, (allocated, released) in found
                 ]

@@ -14,7 +14,7 @@ from typing import Final
 from prometheus_client.core import Metric
 
 from kornel.core.domain.application_states import AppState
-from kornel.core.domain.effects import Allocated, ApplicationAccepted, ApplicationRejected, Released
+from kornel.core.domain.effects import ApplicationAccepted, ApplicationRejected
 from kornel.core.metrics.families import make_counters, make_gauge, make_gauges, make_histogram, make_histograms
 from kornel.core.metrics.queue_series import sanitise_name
 from kornel.core.metrics.sources import Scrape, Sources
@@ -52,12 +52,13 @@ def upstream_families(sources: Sources, scrape: Scrape, removed: NodesRemoved) -
     """Yields the metrics that YuniKorn has as well. It updates *removed*."""
     decisions, timings = sources.measures.decisions, sources.measures.timings
     effects = decisions.effects
-    refused = decisions.count_refused()
+    refused, counted = decisions.count_refused(), decisions.everywhere
+    counted.match_running(scrape.sum_of(lambda partition: partition.allocations))
     yield make_counters(
         "yunikorn_scheduler_container_allocation_attempt_total",
-        "Allocations, releases and refusals sent to the shim; error: refused allocation updates.",
+        "Allocations made, ended and refused; error: refused allocation updates.",
         ["state"],
-        {"allocated": effects[Allocated], "released": effects[Released], "rejected": refused, "error": refused},
+        {"allocated": counted.allocated, "released": counted.released, "rejected": refused, "error": refused},
     )
     yield make_counters(
         "yunikorn_scheduler_application_submission_total",

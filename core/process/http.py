@@ -103,6 +103,7 @@ class HttpFront:
         await self._server.stop()
 
 
-def running_applications(reader: CoreReader) -> int:
-    """Returns how many applications run now, in all partitions."""
-    return sum(views.partition().applications.get(AppState.RUNNING, 0) for views in reader.partitions())
+def count_running(reader: CoreReader) -> tuple[int, int]:
+    """Returns how many applications run now, and how many allocations there are, in all partitions."""
+    found = [views.partition() for views in reader.partitions()]
+    return sum(each.applications.get(AppState.RUNNING, 0) for each in found), sum(each.allocations for each in found)

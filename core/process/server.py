@@ -27,7 +27,7 @@ from kornel.core.metrics.measures import Measures
 from kornel.core.metrics.sources import Sources as MetricsSources
 from kornel.core.process.grpc_transport import OPTIONS, listen_at, reachable_address
 from kornel.core.process.history import History
-from kornel.core.process.http import HttpFront, running_applications
+from kornel.core.process.http import HttpFront, count_running
 from kornel.core.process.server_settings import AddressTooOpen, AddressUnavailable, ServerSettings
 from kornel.core.process.services import READING, ServiceParts, add_services, health_handlers, make_services, name_calls
 from kornel.core.process.socket_lock import SocketLock, SocketTaken
@@ -45,10 +45,9 @@ from kornel.core.service.callbacks.callback_times import BOUNDS_S
 from kornel.core.service.calls.admission import AdmissionInterceptor
 from kornel.core.service.calls.rpc import Handler
 from kornel.core.service.configuration.configuration_file import ConfigurationFile
-from kornel.core.service.configuration.configuration_history import Version
-from kornel.core.service.configuration.configuration_keeping import ConfigurationNote, KeptConfigurations
+from kornel.core.service.configuration.configuration_history import ConfigurationNote, KeptConfigurations, Version
 from kornel.core.service.configuration.configuring import Configurator
-from kornel.core.service.configuration.judging import Judge, TextRooms
+from kornel.core.service.configuration.judging import Judge
 from kornel.core.service.events.event_journal import EventJournal
 from kornel.core.service.events.refusals import RefusalKeeper
 from kornel.core.service.logs.logs import LevelSwitch, LogLevel
@@ -62,6 +61,7 @@ from kornel.core.service.metrics.metrics import Durations, ServiceMetrics
 from kornel.core.service.resolvers.lookups import GroupLookups
 from kornel.core.service.resolvers.sources import Sources
 from kornel.core.service.runner.engine_port import EnginePort
+from kornel.core.service.runner.journal_port import Gate
 from kornel.core.service.runner.runner import PartitionRunner
 from kornel.core.service.services.health_service import HealthService
 from kornel.core.service.streams.presence import Presence, PresenceKeeper
@@ -145,9 +145,7 @@ class KornelServer:
         """The keeper of health reports."""
         self.refusals = RefusalKeeper(clock=clock, logger=logger)
         """The latest entries and configurations that were refused."""
-        self.usage = UsageHistory(
-            lambda: running_applications(self.managers.reader), clock=clock, kept=settings.usage_samples
-        )
+        self.usage = UsageHistory(lambda: count_running(self.managers.reader), clock=clock, kept=settings.usage_samples)
         """The usage history, with a sample per minute."""
         self.measures = Measures(clock=clock)
         """The counters for metrics."""
@@ -163,9 +161,7 @@ class KornelServer:
         )
         self._levels = levels or LevelSwitch(LogLevel.INFO)
         self._judge = Judge(sources.unavailable, logger=logger)
-        self._changes, self._bodies = TextRooms(), TextRooms()
         self._latency = Durations(BOUNDS_S)
-        self._unavailable_resolvers = sources.unavailable
         self._make_engine = make_engine
         self.journal = journal
         """The journal, if there is one and this core leads."""
@@ -425,14 +421,13 @@ class KornelServer:
         self._update_health()
         self._decide_from_now_on()
 
-    def _open_gate(self, kept: JournalPlace | None, switchboard: Switchboard) -> StandingGate:
+    def _open_gate(self, kept: JournalPlace | None, switchboard: Switchboard) -> Gate:
         """Returns the gate of a place, whose responses are those of *switchboard*. *kept* is its part of the journal;
         ``None``: it has none yet."""
-        gate = StandingGate(self.standing)
-        if kept is not None:
-            kept.gate.responses = switchboard
-            gate.open(kept.gate)
-        return gate
+        if kept is None:
+            return StandingGate(self.standing)
+        kept.gate.responses = switchboard
+        return kept.gate
 
     def _make_restorer(self, engine: EnginePort) -> EngineRestorer | None:
         """Returns what restores *engine* from the journal, or ``None`` if this core never has one."""
@@ -520,7 +515,7 @@ class KornelServer:
             self._lock.release()
         await self._lookups.close()
         await self.managers.close()
-        await self._judge.close()
+        await self._judge.process.close()
         if http_down is not None:
             await http_down
         if self._tracing is not None:
@@ -616,7 +611,6 @@ class KornelServer:
                 self.events,
                 self.health,
                 self.refusals.of_manager(lambda: engine.rm_id),
-                self.usage,
                 *history.observers,
                 *(() if self._tracing is None else (self._tracing,)),
             ),
@@ -640,10 +634,7 @@ class KornelServer:
             on_version=add_version,
             on_rollback=say_of_root,
             on_note=take_note,
-            unavailable_resolvers=self._unavailable_resolvers,
             judge=self._judge,
-            changes=self._changes,
-            bodies=self._bodies,
         )
         place = Place(runner, switchboard, callbacks, presence, configurator, say_of_root, history)
         return place

@@ -103,7 +103,7 @@ def make_services(parts: ServiceParts) -> dict[str, Mapping[str, Handler]]:
         _STATUS: StatusService(
             managers, metrics=metrics, logger=logger, clock=clock, version=parts.version, standing=parts.standing
         ).handlers(),
-        _EXPLAIN: ExplainService(managers, logger=logger).handlers(),
+        _EXPLAIN: ExplainService(managers, lookups=parts.lookups, logger=logger).handlers(),
         _HISTORY: parts.history.handlers(),
         _EVENTS: EventService(parts.events, clock=clock, logger=logger).handlers(),
         _MANAGER: ManagerService(

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections import Counter, deque
-from collections.abc import Callable, Sequence
+from collections import deque
+from collections.abc import Callable
 from typing import Final, NamedTuple
 
-from kornel.core.domain.effects import Allocated, Effect, Released
 from kornel.core.service.machine.clock import SECOND_NS, Clock, Timer
 
 
 class UsageSample(NamedTuple):
-    """A sample: the running applications, and the allocations announced minus the releases announced."""
+    """A sample: the running applications, and the allocations."""
 
     at_ns: int
     applications: int
@@ -23,21 +22,15 @@ SAMPLES_KEPT: Final = 1_440
 
 
 class UsageHistory:
-    """An ``EffectObserver`` that takes samples. *running* returns how many applications run now. *kept* 0: there is no
-    history."""
+    """Takes samples. *running* returns how many applications run now, and how many allocations there are. *kept* 0:
+    there is no history."""
 
-    def __init__(self, running: Callable[[], int], *, clock: Clock, kept: int = SAMPLES_KEPT) -> None:
+    def __init__(self, running: Callable[[], tuple[int, int]], *, clock: Clock, kept: int = SAMPLES_KEPT) -> None:
         self._running = running
         self._clock = clock
         self._timer: Timer | None = None
-        self._containers = 0
         self._samples: deque[UsageSample] = deque(maxlen=kept)
         self.enabled: Final = kept > 0
-
-    def observe(self, effects: Sequence[Effect]) -> None:
-        """Count allocations that start and end."""
-        kinds = Counter(map(type, effects))
-        self._containers += kinds[Allocated] - kinds[Released]
 
     def kept_samples(self) -> tuple[UsageSample, ...]:
         """Returns the kept samples, the oldest first."""
@@ -63,5 +56,5 @@ class UsageHistory:
         if now_ns < self._due_ns:  # A timer may come early.
             self._timer = self._clock.call_at(self._due_ns, self._take_sample)
             return
-        self._samples.append(UsageSample(now_ns, self._running(), self._containers))
+        self._samples.append(UsageSample(now_ns, *self._running()))
         self._wait()

@@ -85,10 +85,11 @@ async def test_a_shim_asks_what_if(core: Core) -> None:
         assert dict(lowered.enforcements[0].excess) == {"vcore": 4000}
         raised = await shim.what_if(pb.WhatIfRequest(priority=pb.SupposedPriority(key="k", priority=5)))
         assert raised.position == 1
+        unknown = await shim.what_if(pb.WhatIfRequest(ask=pb.SupposedAsk(queue="root.x", resources={"vcore": 1})))
+        assert unknown.rejected.startswith("no-queue: queue 'root.x': provided: root.x does not exist")
         for question in (
             pb.WhatIfRequest(),
             pb.WhatIfRequest(node_lost=pb.SupposedNodeLoss(node_id="n9")),
-            pb.WhatIfRequest(ask=pb.SupposedAsk(queue="root.x", resources={"vcore": 1})),
             pb.WhatIfRequest(ask=supposed, partition="gpu"),
         ):
             with pytest.raises(CallFailed):
@@ -144,10 +145,37 @@ async def test_placement_rules_answer_where_no_queue_is_named() -> None:
         assert placed.exit_code == 0, placed.output
         assert "note: the placement rules put the application into root.users.ann" in placed.output
         made = await kornel(core, *ask, "bob")
-        assert "would make a new queue root.users.bob below root.users" in made.output
+        assert made.output.startswith("1 ask placed at once"), made.output
+        assert "note: the placement rules put the application into root.users.bob, a new queue" in made.output
         await shim.update_configuration(config.replace("CREATE", "false"))
         nowhere = await kornel(core, *ask, "bob")
-        assert "name a queue: without one the placement rules find none" in nowhere.output
+        assert nowhere.exit_code == 0, nowhere.output
+        assert nowhere.output.startswith("would be rejected: no-queue: "), nowhere.output
+        assert "root.users.bob" in nowhere.output
+
+
+async def test_a_forecast_says_what_a_submission_would_hear() -> None:
+    """Access lists, filters and gangs that are too large reject the supposed application as they do a real one."""
+    rules = "placementrules: [{name: provided, filter: {type: allow, users: [ann, eve]}}, {name: user, create: true, \
+parent: {name: fixed, value: root.users}}]"
+    queues = "queues: [{name: root, queues: [{name: vip, submitacl: ann, resources: {max: {vcore: 2}}}, \
+{name: shut}, {name: users, parent: true, submitacl: '*'}]}]"
+    async with running_core() as core, ShimClient(core.address, "rm-1") as shim:
+        await shim.register(config=f"partitions: [{{name: default, {rules}, {queues}}}]")
+        room = resource({"vcore": 4000})
+        await shim.create_nodes([si.NodeInfo(nodeID="n1", action=si.NodeInfo.CREATE, schedulableResource=room)])
+        vip, ann = ("--vcore", "1", "--queue", "root.vip"), ("--user", "ann")
+        assert (await kornel(core, "what-if", "ask", *vip, *ann)).output.startswith("1 ask placed at once")
+        eve = await kornel(core, "what-if", "ask", *vip, "--user", "eve")
+        assert "note: the placement rules put the application into root.users.eve, a new queue" in eve.output
+        shut = await kornel(core, "what-if", "ask", "--vcore", "1", "--queue", "root.shut", *ann)
+        assert "into root.users.ann, a new queue" in shut.output
+        bob = await kornel(core, "what-if", "ask", *vip, "--user", "bob")
+        assert "into root.users.bob, a new queue" in bob.output
+        anybody = await kornel(core, "what-if", "ask", *vip)
+        assert "not everybody may submit to root.vip; no user was named" in anybody.output
+        gang = await kornel(core, "what-if", "gang", "3", *vip, *ann)
+        assert gang.output.startswith("would be rejected: gang-too-large: vcore 3000 is above the max 2000")
 
 
 async def test_a_max_that_is_not_enforced_says_which_switch_is_off(core: Core) -> None:

@@ -6,7 +6,7 @@ import json
 import random
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 from hypothesis import example, given, settings
@@ -26,7 +26,7 @@ from kornel.core.domain.commands import (
     UpdateConfiguration,
     UpdateNodes,
 )
-from kornel.core.domain.effects import Allocated, PreemptionDecided
+from kornel.core.domain.effects import Allocated, ApplicationAccepted, ApplicationRejected, PreemptionDecided
 from kornel.core.domain.reasons import Outcome
 from kornel.core.domain.resources import Resources
 from kornel.core.engine.engine import Engine
@@ -35,11 +35,14 @@ from kornel.core.telling.explain import Named
 from kornel.core.telling.reader import Reader
 from kornel.core.telling.what_if.supposition import (
     Forecast,
+    Placed,
+    Preempts,
     SupposeAsk,
     SupposeNodeLost,
     SupposePriority,
     SupposeQuota,
     Supposition,
+    Waits,
 )
 from tests.examples import scale_examples
 from tests.properties.limited_shim import LimitedShim
@@ -82,6 +85,7 @@ def questions(state: PartitionState, dice: random.Random) -> Iterator[Suppositio
         yield SupposeQuota(path, {"vcore": most}, {"memory": dice.choice([None, 3])})
     for key in dice.sample([*state.requests], min(3, len(state.requests))):
         yield SupposePriority(key, dice.randint(-2, 3))
+    yield SupposeAsk(size(1, 1), "root.made.here", user="eve")
 
 
 @settings(max_examples=scale_examples(40), deadline=None)
@@ -327,6 +331,81 @@ def test_what_is_foretold_of_a_gang_comes_true(seed: int) -> None:
     assert sum(found.asks for found in forecast.waits) == waiting
 
 
+class GuardedCluster(Cluster):
+    """A cluster that ann may use, and others as access lists, placement rules with filters and a template say."""
+
+    def __init__(self, seed: int) -> None:
+        dice = random.Random(-seed)
+        allowed = dice.sample(["ann", "eve", "bob"], dice.randint(1, 3))
+        rules = [
+            {"name": "provided", "create": dice.random() < 0.5, "filter": {"type": "allow", "users": ["ann", *allowed]}}
+        ]
+        rules += dice.sample(
+            [
+                {"name": "user", "create": dice.random() < 0.7, "parent": {"name": "fixed", "value": "root.users"}},
+                {"name": "fixed", "value": "root.q1", "filter": {"type": "deny", "groups": ["staff"]}},
+                {"name": "fixed", "value": "root.users.shared", "create": True},
+            ],
+            dice.randint(0, 2),
+        )
+        template = {
+            "maxapplications": dice.randint(1, 2),
+            "resources": {"max": {"vcore": dice.randint(1, 9)}, "guaranteed": {"vcore": 1}},
+            "properties": {"application.sort.policy": dice.choice(["fifo", "fair"]), "preemption.delay": "10s"},
+        }
+        submit = dice.choice(["*", "eve", " staff"])
+        users = {"name": "users", "parent": True, "submitacl": submit, "childtemplate": template}
+        self._lists = [dice.choice(["bob", "eve staff", "*", ""]) for _ in range(4)]
+        self._rules, self._users = json.dumps(rules), json.dumps(users)
+        super().__init__(seed, limited=dice.random() < 0.3, waiting=False)
+
+    def configuration(self, *others: Any) -> str:
+        text = super().configuration(*others).replace("submitacl: '*'", "submitacl: 'ann'")
+        for number, users in enumerate(self._lists):
+            text = text.replace(f"{{name: q{number}, ", f"{{name: q{number}, submitacl: '{users}', ")
+        text = text.replace("{name: default, ", f"{{name: default, placementrules: {self._rules}, ")
+        return text.replace("queues: [{name: q0", f"queues: [{self._users}, {{name: q0")
+
+
+@settings(max_examples=scale_examples(1000), deadline=None)
+@given(seed=st.integers(0, 2**32))
+@example(56)  # A gang may not start, because its user has as many applications as he may.
+def test_what_is_foretold_of_a_submission_comes_true(seed: int) -> None:
+    """It is rejected in the same words, or enters the same leaf, new or not, and its asks or its gang go where the
+    forecast says."""
+    cluster = GuardedCluster(seed)
+    dice, now_ns = random.Random(seed + 1), 100 * SECOND
+    before = trace(cluster.engine)
+    question = SupposeAsk(
+        amounts(dice.randint(1, 4), dice.randint(1, 3)),
+        dice.choice([*(f"root.q{at}" for at in range(4)), "root.users", "root.users.eve", "root.no", "q1", ""]),
+        asks=dice.choice([1, 1, 2, 3]),
+        priority=dice.randint(0, 2),
+        user=dice.choice(["ann", "eve", "bob", "carl", "no user"]),
+        groups=dice.choice([(), ("staff",)]),
+        gang=dice.random() < 0.4,
+    )
+    forecast = cluster.suppose(question, now_ns)
+    assert trace(cluster.engine) == before, "the question left a trace"
+    together = {name: amount * question.asks for name, amount in question.resources.items()}
+    spec = ApplicationSpec("what-if", question.queue, PARTITION, question.user, question.groups)
+    if question.gang:
+        spec = spec._replace(gang_style="Hard", placeholder_ask=Resources(together))
+    (answer,) = cluster.engine.apply(UpdateApplications(RM, (spec,)), now_ns)
+    if isinstance(answer, ApplicationRejected):
+        assert forecast == Forecast(rejected=answer.reason)
+        return
+    assert isinstance(answer, ApplicationAccepted)
+    everybody: list[Placed | Preempts | Waits] = [*forecast.placed, *forecast.preempts, *forecast.waits]
+    assert {found.queue for found in everybody} == {answer.queue}
+    happened = cluster.carry_out((asks_of(question, "what-if"),), now_ns)
+    if question.gang:
+        happened = Happened(sorted(happened.placed), sorted(each for each in happened.preempted if each[2]))
+        preempts = [each for each in forecast.preempts if each.victims]
+        forecast = forecast._replace(placed=tuple(sorted(forecast.placed)), preempts=tuple(sorted(preempts)))
+    comes_true(forecast, happened)
+
+
 def asks_of(question: SupposeAsk, application: str) -> UpdateAllocations:
     """The asks of *question* as a shim would send them."""
     return UpdateAllocations(
@@ -335,6 +414,7 @@ def asks_of(question: SupposeAsk, application: str) -> UpdateAllocations:
             AllocationSpec(
                 f"what-if-{at + 1}", application, PARTITION, question.resources, question.priority,
                 required_node=question.required_node, allow_preempt_other=question.allow_preempt_other,
+                task_group="what-if" if question.gang else "", placeholder=question.gang,
             )
             for at in range(question.asks)
         ),

@@ -1798,7 +1798,8 @@ func (*WhatIfRequest_Priority) isWhatIfRequest_Supposition() {}
 // One ask, or a gang of equal ones.
 type SupposedAsk struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Full path of a leaf queue there is. Ignored with an application.
+	// Queue that the new application names when it is submitted; without a user, the leaf that it enters, whoever may submit
+	// there. Empty: the placement rules choose. Ignored with an application.
 	Queue string `protobuf:"bytes,1,opt,name=queue,proto3" json:"queue,omitempty"`
 	// An application there is. Empty: a new one.
 	ApplicationId string `protobuf:"bytes,2,opt,name=application_id,json=applicationId,proto3" json:"application_id,omitempty"`
@@ -2124,7 +2125,10 @@ type WhatIfResponse struct {
 	// Nothing was left out; otherwise the notes say what was.
 	Complete bool `protobuf:"varint,7,opt,name=complete,proto3" json:"complete,omitempty"`
 	// What to know about the answer.
-	Notes         []string `protobuf:"bytes,8,rep,name=notes,proto3" json:"notes,omitempty"`
+	Notes []string `protobuf:"bytes,8,rep,name=notes,proto3" json:"notes,omitempty"`
+	// Why the application or its asks would be rejected, as the shim would hear it. Empty: they would be accepted. Nothing
+	// else is told then.
+	Rejected      string `protobuf:"bytes,9,opt,name=rejected,proto3" json:"rejected,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2213,6 +2217,13 @@ func (x *WhatIfResponse) GetNotes() []string {
 		return x.Notes
 	}
 	return nil
+}
+
+func (x *WhatIfResponse) GetRejected() string {
+	if x != nil {
+		return x.Rejected
+	}
+	return ""
 }
 
 // An ask and its node.
@@ -2781,7 +2792,7 @@ const file_kornel_v1_explain_proto_rawDesc = "" +
 	"\x05value\x18\x02 \x01(\x03R\x05value:\x028\x01\"@\n" +
 	"\x10SupposedPriority\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x1a\n" +
-	"\bpriority\x18\x02 \x01(\x05R\bpriority\"\xea\x02\n" +
+	"\bpriority\x18\x02 \x01(\x05R\bpriority\"\x86\x03\n" +
 	"\x0eWhatIfResponse\x124\n" +
 	"\x06placed\x18\x01 \x03(\v2\x1c.kornel.v1.ForecastPlacementR\x06placed\x12?\n" +
 	"\vpreemptions\x18\x02 \x03(\v2\x1d.kornel.v1.ForecastPreemptionR\vpreemptions\x121\n" +
@@ -2790,7 +2801,8 @@ const file_kornel_v1_explain_proto_rawDesc = "" +
 	"\tdisplaced\x18\x05 \x03(\tR\tdisplaced\x12\x1a\n" +
 	"\bposition\x18\x06 \x01(\x03R\bposition\x12\x1a\n" +
 	"\bcomplete\x18\a \x01(\bR\bcomplete\x12\x14\n" +
-	"\x05notes\x18\b \x03(\tR\x05notes\"{\n" +
+	"\x05notes\x18\b \x03(\tR\x05notes\x12\x1a\n" +
+	"\brejected\x18\t \x01(\tR\brejected\"{\n" +
 	"\x11ForecastPlacement\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12%\n" +
 	"\x0eapplication_id\x18\x02 \x01(\tR\rapplicationId\x12\x14\n" +

@@ -63,7 +63,7 @@ type ReadServiceClient interface {
 	ListDomains(ctx context.Context, in *ListDomainsRequest, opts ...grpc.CallOption) (*ListDomainsResponse, error)
 	// The room that is kept for asks which are not placed yet, by the key of the ask.
 	ListClaims(ctx context.Context, in *ListClaimsRequest, opts ...grpc.CallOption) (*ListClaimsResponse, error)
-	// The checks that the core makes of itself, as of the last time it did; makes them if it never has.
+	// The checks that the core makes of itself, made anew for each call.
 	GetHealthReport(ctx context.Context, in *GetHealthReportRequest, opts ...grpc.CallOption) (*GetHealthReportResponse, error)
 	// The latest entries and configurations that the core refused, the newest first; some hundreds of each kind are kept.
 	// Configurations belong to every partition. OK for an unknown partition: entries name such ones, too.
@@ -204,7 +204,7 @@ type ReadServiceServer interface {
 	ListDomains(context.Context, *ListDomainsRequest) (*ListDomainsResponse, error)
 	// The room that is kept for asks which are not placed yet, by the key of the ask.
 	ListClaims(context.Context, *ListClaimsRequest) (*ListClaimsResponse, error)
-	// The checks that the core makes of itself, as of the last time it did; makes them if it never has.
+	// The checks that the core makes of itself, made anew for each call.
 	GetHealthReport(context.Context, *GetHealthReportRequest) (*GetHealthReportResponse, error)
 	// The latest entries and configurations that the core refused, the newest first; some hundreds of each kind are kept.
 	// Configurations belong to every partition. OK for an unknown partition: entries name such ones, too.

@@ -170,7 +170,7 @@ def _find_fault(state: PartitionState, spec: AllocationSpec) -> str | None:
     if spec.max_allocations > 1 and _shares_too_many(state, spec):
         return f"{Rejection.MAX_ALLOCATIONS}: more than {MOST_SHARING:,} allocations of a partition would share a key"
     if spec.topology is not None:
-        refused = _refuse_topology(state, spec.topology)
+        refused = refuse_topology(state, spec.topology)
         if refused is not None:
             return refused
     if spec.devices is not None:
@@ -194,7 +194,7 @@ def _refuse_tags(spec: AllocationSpec) -> str | None:
     return None
 
 
-def _refuse_topology(state: PartitionState, request: TopologyRequest) -> str | None:
+def refuse_topology(state: PartitionState, request: TopologyRequest) -> str | None:
     """Returns the rejection of the topology in the tags of an ask. It applies to an allocation that runs already as
     well, because the tags are a mistake of the shim."""
     levels = state.topology.levels if state.topology is not None else ()

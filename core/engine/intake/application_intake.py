@@ -26,7 +26,7 @@ from kornel.core.engine.configuration.dynamic_queues import Prospect
 from kornel.core.engine.intake import removal
 from kornel.core.model.applications import Application
 from kornel.core.policies.placement.applicant import Applicant, applicant_of
-from kornel.core.policies.placement.decide import Unplaced, place_applicant
+from kornel.core.policies.placement.decide import Placed, Unplaced, place_applicant
 from kornel.core.policies.placement.namespace_limits import namespace_limits
 from kornel.core.state.books import user_accounting
 from kornel.core.state.partition_state import PartitionState
@@ -46,17 +46,11 @@ def add(state: PartitionState, spec: ApplicationSpec, now_ns: int) -> None:
         return
     if state.recording:
         state.events.application_created(spec)
-    placed = place_applicant(state.placement_rules, state.queues, applicant)
-    if isinstance(placed, Unplaced):
-        why = "; ".join(placed.outcomes)
-        _reject_application(state, spec, f"{Rejection.NO_QUEUE}: queue {show_name(spec.queue)}: {why}", now_ns)
+    found = find_leaf(state, spec, applicant)
+    if isinstance(found, str):
+        _reject_application(state, spec, found, now_ns)
         return
-    prospect = dynamic_queues.find_prospect(state, placed, namespace_limits(applicant.tags))
-    refused = _refuse_gang(state, spec, prospect)
-    if refused is not None:
-        _reject_application(state, spec, refused, now_ns)
-        return
-    leaf = dynamic_queues.enter_leaf(state, placed, prospect)
+    leaf = dynamic_queues.enter_leaf(state, *found)
     application = Application(spec, leaf, applicant.user, now_ns, state.nothing_held)
     if spec.gang_style or spec.placeholder_ask is not None:
         bind_members(state, application)
@@ -66,6 +60,22 @@ def add(state: PartitionState, spec: ApplicationSpec, now_ns: int) -> None:
     if state.recording:
         state.events.application_added(application)
     state.effects.append(ApplicationAccepted(spec.application_id, state.name, leaf.path, applicant.user))
+
+
+def find_leaf(state: PartitionState, spec: ApplicationSpec, applicant: Applicant) -> tuple[Placed, Prospect] | str:
+    """Returns the leaf for *spec* by rows 7 to 9 of protocol.md 6.1, or the rejection; changes nothing."""
+    placed = place_applicant(state.placement_rules, state.queues, applicant)
+    if isinstance(placed, Unplaced):
+        return f"{Rejection.NO_QUEUE}: queue {show_name(spec.queue)}: {'; '.join(placed.outcomes)}"
+    return judge_leaf(state, spec, placed, applicant)
+
+
+def judge_leaf(
+    state: PartitionState, spec: ApplicationSpec, placed: Placed, applicant: Applicant
+) -> tuple[Placed, Prospect] | str:
+    """Returns the leaf at *placed* with its limits for *applicant*, or the rejection of a gang there."""
+    prospect = dynamic_queues.find_prospect(state, placed, namespace_limits(applicant.tags))
+    return _refuse_gang(state, spec, prospect) or (placed, prospect)
 
 
 def remove(state: PartitionState, ref: ApplicationRef, now_ns: int) -> None:
@@ -111,12 +121,19 @@ def _refuse_identity(state: PartitionState, spec: ApplicationSpec, applicant: Ap
     ``None``: there is none."""
     if not spec.application_id:
         return f"{Rejection.INVALID_ID}: an application needs an ID"
+    if refused := refuse_user(spec, applicant):
+        return refused
+    if spec.application_id in state.applications:
+        return f"{Rejection.APPLICATION_EXISTS}: application {spec.application_id} exists already"
+    return None
+
+
+def refuse_user(spec: ApplicationSpec, applicant: Applicant) -> str | None:
+    """Returns the rejection of the owner of *spec*; ``None``: there is none."""
     if not is_user_name(applicant.user):
         return f"{Rejection.USER_INVALID}: {show_name(applicant.user)} is not {USER_NAME}"
     if spec.unresolved and not spec.groups and not applicant.forced:
         return f"{Rejection.USER_INVALID}: groups of {show_name(applicant.user)} cannot be found: {spec.unresolved}"
-    if spec.application_id in state.applications:
-        return f"{Rejection.APPLICATION_EXISTS}: application {spec.application_id} exists already"
     return None
 
 

@@ -12,8 +12,12 @@ from typing import Final
 
 from kornel.core.domain.commands import UpdateConfiguration
 from kornel.core.journal.content.by_name import Codec
-from kornel.core.service.configuration.configuration_history import ConfigurationHistory, Version
-from kornel.core.service.configuration.configuration_keeping import ConfigurationNote, ConfigurationState
+from kornel.core.service.configuration.configuration_history import (
+    ConfigurationHistory,
+    ConfigurationNote,
+    ConfigurationState,
+    Version,
+)
 from kornel.core.service.configuration.rollbacks import Rollback
 from kornel.v1 import journal_pb2 as pb
 

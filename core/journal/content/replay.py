@@ -22,7 +22,7 @@ from kornel.core.journal.content.notes import decode_note, encode_note
 from kornel.core.journal.content.recording import RecordingEngine
 from kornel.core.journal.content.records import Record
 from kornel.core.journal.content.refusing import refuse_entries
-from kornel.core.service.configuration.configuration_keeping import KeptConfigurations
+from kornel.core.service.configuration.configuration_history import KeptConfigurations
 from kornel.core.service.streams.resuming import Begun, Progress, ProgressValues
 from kornel.v1 import journal_pb2 as pb
 

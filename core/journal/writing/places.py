@@ -15,7 +15,7 @@ from kornel.core.journal.content.notes import encode_note
 from kornel.core.journal.content.replay import ReplayedPlace
 from kornel.core.journal.writing.committer import Committer
 from kornel.core.journal.writing.gate import JournalGate
-from kornel.core.service.configuration.configuration_keeping import ConfigurationNote
+from kornel.core.service.configuration.configuration_history import ConfigurationNote
 from kornel.core.snapshot.engines import has_work_under_way
 
 

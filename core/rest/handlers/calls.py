@@ -187,7 +187,7 @@ class CallHandlers:
         """Puts the text of the body into force for the registered manager, whose other settings stay the same."""
         self._check_change(request)
         try:
-            with self._managers.leader.configurator.changes.take_room() as room:
+            with self._managers.leader.configurator.judge.changes.take_room() as room:
                 body = await limited_body(request, MOST_BODY, room.add)
                 outcome = await self._apply(request, body)
         except TooMany as error:
@@ -222,7 +222,7 @@ class CallHandlers:
     async def _read_request(self, request: Request, call: RemoteCall) -> bytes:
         """Returns the message that the body describes, encoded."""
         try:
-            bodies = self._managers.leader.configurator.bodies
+            bodies = self._managers.leader.configurator.judge.bodies
             with bodies.take_room() if call.most_body > QUESTION_LIMIT else nullcontext() as room:
                 body = await limited_body(request, call.most_body, room.add if room is not None else lambda _: None)
                 check_structure(body)

@@ -1,6 +1,6 @@
 """Keeps the configurations that a core was given, including refused ones, in memory and up to a bound.
 
-A core with a journal starts with those of the previous core (:mod:`.configuration_keeping`).
+A core with a journal notes them for the next core, which starts with them.
 """
 
 from __future__ import annotations
@@ -9,9 +9,11 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Final
+from typing import Final, NamedTuple
 
 from kornel.core.config.text.problems import Problem
+from kornel.core.domain.commands import UpdateConfiguration
+from kornel.core.service.configuration.rollbacks import Rollback
 
 MOST_VERSIONS: Final = 50
 MOST_CHARACTERS: Final = 32 * 2**20
@@ -137,3 +139,46 @@ class ConfigurationHistory:
                 return
             self._versions.remove(victim)
             self._characters -= len(victim.text)
+
+
+class ConfigurationState(NamedTuple):
+    """The state of a configurator, without its versions.
+
+    brought     the manager's latest text; empty: the text of the file is used
+    brought_by  the last text of each origin, by the name of the origin
+    file_holds  the file is in force, or would be without a rollback
+    last        the last command that was accepted
+    rollback    the rollback in force
+    """
+
+    brought: str = ""
+    brought_by: tuple[tuple[str, str], ...] = ()
+    file_holds: bool = True
+    last: UpdateConfiguration = UpdateConfiguration(rm_id="", config="")
+    rollback: Rollback | None = None
+
+
+class ConfigurationNote(NamedTuple):
+    """A change: versions that were added, and the state afterwards."""
+
+    versions: tuple[Version, ...]
+    state: ConfigurationState
+
+
+class KeptConfigurations:
+    """The content of all notes together."""
+
+    def __init__(self) -> None:
+        self.history = ConfigurationHistory()
+        self.state: ConfigurationState | None = None
+        """The state in the last note; ``None`` if there was no note."""
+
+    def take_note(self, note: ConfigurationNote) -> None:
+        """Adds the content of *note*."""
+        for version in note.versions:
+            self.history.take_version(version)
+        self.state = note.state
+
+    def as_note(self) -> ConfigurationNote | None:
+        """Returns one note with the whole content, or ``None`` if there is none."""
+        return ConfigurationNote(self.history.kept_versions(), self.state) if self.state is not None else None

@@ -14,12 +14,10 @@ rollback is in force, texts that were sent before it are compared and not applie
 from __future__ import annotations
 
 import asyncio
-import json
 import threading
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
-from types import MappingProxyType
 from typing import Final
 
 from structlog.typing import FilteringBoundLogger
@@ -32,13 +30,15 @@ from kornel.core.config.text.problems import ConfigError, Problem, Severity
 from kornel.core.domain.commands import CommandRefused, RegisterManager, UpdateConfiguration
 from kornel.core.domain.names import show_name
 from kornel.core.domain.secrets import HIDDEN
-from kornel.core.service.configuration import preview_process
-from kornel.core.service.configuration.configuration_history import ConfigurationHistory, Origin, Version
-from kornel.core.service.configuration.configuration_keeping import ConfigurationNote, ConfigurationState
-from kornel.core.service.configuration.configuration_wire import impact_message
-from kornel.core.service.configuration.judging import MOST_PREVIEWS, SMALL, Judge, Judgement, TextRooms
-from kornel.core.service.configuration.preview_process import Untried, read_answer, request_frames
-from kornel.core.service.configuration.reading_process import ReadingProcess
+from kornel.core.service.configuration.configuration_history import (
+    ConfigurationHistory,
+    ConfigurationNote,
+    ConfigurationState,
+    Origin,
+    Version,
+)
+from kornel.core.service.configuration.judging import MOST_PREVIEWS, SMALL, Judge
+from kornel.core.service.configuration.reading_process import Judgement, Untried, request_messages, try_on
 from kornel.core.service.configuration.rollbacks import Fate, Rollback, Verdict, judge_text
 from kornel.core.service.connections.callers import caller, principal
 from kornel.core.service.machine.clock import Clock
@@ -86,7 +86,7 @@ class Configurator:
     ``default``: the text used for an empty one; itself empty for the built-in default; a valid file replaces it.
     ``on_problem`` gets the problem with the file, and an empty text once it is solved. ``on_version`` gets every
     configuration that came into force or was refused; ``on_rollback`` gets a sentence about each rollback that begins
-    or ends. ``unavailable_resolvers``: types of resolver that no configuration may ask for here, with the reason.
+    or ends. ``judge`` validates texts that are not to come into force.
     """
 
     def __init__(
@@ -96,17 +96,13 @@ class Configurator:
         clock: Clock,
         logger: FilteringBoundLogger,
         garbage: GarbageKeeper,
+        judge: Judge,
         default: str = "",
         on_problem: Callable[[str], None] = lambda problem: None,
         on_version: Callable[[Version], None] = lambda version: None,
         on_rollback: Callable[[str], None] = lambda said: None,
         on_note: Callable[[ConfigurationNote], None] = lambda note: None,
-        unavailable_resolvers: Mapping[str, str] = MappingProxyType({}),
-        judge: Judge | None = None,
-        changes: TextRooms | None = None,
-        bodies: TextRooms | None = None,
     ) -> None:
-        """Makes a configurator. *judge*, *changes*, *bodies* are shared by all managers; absent: it makes its own."""
         self._runner = runner
         self._clock = clock
         self._logger = logger
@@ -118,20 +114,11 @@ class Configurator:
         self._on_note = on_note
         self._noted = (0, ConfigurationState())
         """The number of the last version and the state that were noted for the next core."""
-        self._reader = ConfigurationReader(unavailable_resolvers)
-        self._preview_reader = ConfigurationReader(unavailable_resolvers)
+        self.judge: Final = judge
+        self._reader = ConfigurationReader(judge.unavailable_resolvers)
+        self._preview_reader = ConfigurationReader(judge.unavailable_resolvers)
         self._one_previews = asyncio.Lock()
         self._previews: set[asyncio.Task[bytes]] = set()
-        self._large_previews = ReadingProcess(
-            preview_process.MODULE, json.dumps(dict(unavailable_resolvers)).encode(), logger=logger
-        )
-        self._shares_judge = judge is not None
-        self.judge = Judge(unavailable_resolvers, logger=logger) if judge is None else judge
-        """Validates texts that are not to come into force."""
-        self.changes = changes or TextRooms()
-        """Room for texts that are to come into force."""
-        self.bodies = bodies or TextRooms()
-        """Room for HTTP requests with texts that are to be validated or previewed, until they are parsed."""
         self._one_reads = threading.Lock()
         """A lock between threads and not between tasks, because a thread goes on parsing when its task is cancelled."""
         self._one_at_a_time = asyncio.Lock()
@@ -424,9 +411,9 @@ class Configurator:
             while True:
                 in_force, preview = await self._take_moment(watched)
                 if configuration is None:
-                    found = read_answer(await self._large_previews.ask(request_frames(in_force, text, preview)))
+                    found = await self.judge.process.ask(request_messages(in_force, text, preview))
                 else:
-                    found = await asyncio.to_thread(_try_on, preview, configuration)
+                    found = await asyncio.to_thread(try_on, preview, configuration)
                 if isinstance(found, bytes):
                     return found
                 watched = found  # Without the tasks of these queues nobody can tell who would have to leave.
@@ -447,9 +434,6 @@ class Configurator:
         for task in self._previews:
             task.cancel()
         await asyncio.gather(*self._previews, return_exceptions=True)
-        await self._large_previews.close()
-        if not self._shares_judge:
-            await self.judge.close()
 
     async def judge_text(self, text: str) -> Judgement:
         """Returns the judgement of *text*, or of the default for an empty one. Raises ConfigError, or
@@ -603,12 +587,3 @@ def _refuse_marks(extra_config: Iterable[tuple[str, str]]) -> None:
     if marked:
         setting = f"extra setting {show_name(marked[0])}"
         raise InvalidRequest(f"{setting} has {HIDDEN}, which is shown instead of a secret: send the secret itself")
-
-
-def _try_on(preview: ConfigurationPreview, configuration: Configuration) -> bytes | Untried:
-    """Returns what a configuration would change, encoded, or the queues whose tasks are needed as well. Encoding
-    takes a while too, because thousands of queues may change."""
-    if preview.configuration is not None:
-        configuration = share_equal_parts(configuration, preview.configuration)
-    impact = preview.impact_of(configuration)
-    return impact.untried or impact_message(impact, configuration.warnings).SerializeToString()

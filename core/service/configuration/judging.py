@@ -7,19 +7,14 @@ all, take a thread for some milliseconds.
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
+from contextlib import contextmanager
 from typing import Final
 
 from structlog.typing import FilteringBoundLogger
 
 from kornel.core.config.rereading import ConfigurationReader
-from kornel.core.config.text.problems import ConfigError, Problem
-from kornel.core.service.configuration import judge_process
-from kornel.core.service.configuration.judge_process import read_verdict, verdict_of
-from kornel.core.service.configuration.reading_process import ReadingProcess
+from kornel.core.service.configuration.reading_process import Judgement, ReadingProcess, judge_with
 from kornel.core.service.wire.status_codes import TooMany
 
 SMALL: Final = 16 * 1024
@@ -31,14 +26,6 @@ MOST_BYTES: Final = 16 * 2**20
 
 MOST_PREVIEWS: Final = 2
 """The most previews at a time: one that is being worked out, and one that waits."""
-
-
-@dataclass(frozen=True, slots=True)
-class Judgement:
-    """The judgement of a valid text, with its checksum and warnings."""
-
-    checksum: str
-    warnings: tuple[Problem, ...]
 
 
 class TextRoom:
@@ -82,32 +69,27 @@ class TextRooms:
 
 
 class Judge:
-    """Tells whether configurations could come into force. *unavailable_resolvers*: types of resolver that
-    do not work here, with the reason."""
+    """Tells whether configurations could come into force. The managers of a core share it, and the room for texts.
+
+    *unavailable_resolvers*: types of resolver that do not work here, with the reason.
+    """
 
     def __init__(self, unavailable_resolvers: Mapping[str, str], *, logger: FilteringBoundLogger) -> None:
-        self._unavailable_resolvers = dict(unavailable_resolvers)
-        self._rooms = TextRooms()
+        self.unavailable_resolvers: Final = unavailable_resolvers
+        self.rooms: Final = TextRooms()
+        """Room for texts that are to be judged."""
+        self.changes: Final = TextRooms()
+        """Room for texts that are to come into force."""
+        self.bodies: Final = TextRooms()
+        """Room for HTTP requests with texts that are to be judged or previewed, until they are parsed."""
+        self.process: Final = ReadingProcess(unavailable_resolvers, logger=logger)
+        """The processes that read large texts, those to be previewed as well."""
         self._small = asyncio.Lock()
-        greeting = json.dumps(self._unavailable_resolvers).encode()
-        self._large = ReadingProcess(judge_process.MODULE, greeting, logger=logger)
-
-    def take_room(self) -> AbstractContextManager[TextRoom]:
-        """Returns room for a text that is to be judged, as :meth:`TextRooms.take_room` does."""
-        return self._rooms.take_room()
 
     async def judge_text(self, text: str) -> Judgement:
         """Returns the judgement of *text*. Raises ConfigError, or :class:`TooMany` if the process has ended."""
         if len(text) <= SMALL:
             async with self._small:
-                verdict = await asyncio.to_thread(verdict_of, ConfigurationReader(self._unavailable_resolvers), text)
-        else:
-            verdict = await self._large.ask([text.encode("utf-8", "surrogatepass")])
-        checksum, problems = read_verdict(verdict)
-        if not checksum:
-            raise ConfigError(problems)
-        return Judgement(checksum, problems)
-
-    async def close(self) -> None:
-        """Accept no more texts, and stop reading."""
-        await self._large.close()
+                return await asyncio.to_thread(judge_with, ConfigurationReader(self.unavailable_resolvers), text)
+        judgement: Judgement = await self.process.ask([text])
+        return judgement

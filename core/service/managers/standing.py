@@ -15,7 +15,7 @@ import grpc
 import grpc.aio
 
 from kornel.core.service.calls.rpc import Context
-from kornel.core.service.runner.gate import Gate
+from kornel.core.service.runner.journal_port import OpenGate
 from kornel.core.service.wire.status_codes import LEADER_KEY, NotLeading
 
 EPOCH_KEY: Final = "kornel-epoch"
@@ -116,47 +116,12 @@ class StandingInterceptor(grpc.aio.ServerInterceptor):
         return (*behind, (LEADER_KEY, leader)) if leader else behind
 
 
-class StandingGate:
-    """The gate of a core that may stand by: no command is accepted before it leads, and then everything passes the gate
-    of its journal."""
+class StandingGate(OpenGate):
+    """The gate of a core without a journal of its own, which accepts no command unless it leads."""
 
     def __init__(self, standing: Standing) -> None:
         self._standing = standing
-        self._gate: Gate | None = None
-
-    def open(self, gate: Gate) -> None:
-        """Makes everything pass *gate* from now on, because the core leads."""
-        self._gate = gate
-
-    @property
-    def waiting(self) -> int:
-        """The number of acts that wait."""
-        return self._gate.waiting if self._gate is not None else 0
-
-    def pass_on(self, act: Callable[[], None]) -> None:
-        """Calls *act* as soon as it may leave."""
-        if self._gate is not None:
-            self._gate.pass_on(act)
-        else:
-            act()
 
     def check_intake(self) -> None:
-        """Raises :class:`kornel.core.service.wire.status_codes.ServiceError` while no new commands can be accepted."""
+        """Raises :class:`NotLeading` unless the core leads."""
         self._standing.check_leads()
-        if self._gate is not None:
-            self._gate.check_intake()
-
-    def stop(self) -> None:
-        """Ends all waiting."""
-        if self._gate is not None:
-            self._gate.stop()
-
-    async def wait_for_room(self) -> None:
-        """Returns when the engine may go on."""
-        if self._gate is not None:
-            await self._gate.wait_for_room()
-
-    async def wait_until_passed(self) -> None:
-        """Returns when everything that was passed on or decided so far may leave."""
-        if self._gate is not None:
-            await self._gate.wait_until_passed()

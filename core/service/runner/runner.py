@@ -43,7 +43,6 @@ from kornel.core.service.metrics.metrics import EffectObserver, EngineTimer, NoT
 from kornel.core.service.runner.callback_link import CallbackLink
 from kornel.core.service.runner.effect_delivery import EffectDelivery
 from kornel.core.service.runner.engine_port import EnginePort
-from kornel.core.service.runner.gate import Gate, OpenGate
 from kornel.core.service.runner.intake_queue import (
     ENTRIES_PER_TURN,
     INTAKE_LIMIT,
@@ -56,8 +55,8 @@ from kornel.core.service.runner.intake_queue import (
     Turn,
     count_entries,
 )
+from kornel.core.service.runner.journal_port import Gate, NoRestorer, OpenGate, Restorer
 from kornel.core.service.runner.questions import Questions
-from kornel.core.service.runner.restoring import NoRestorer, Restorer
 from kornel.core.service.streams.presence import Presence, PresenceKeeper
 from kornel.core.service.streams.resuming import RESUME_KEY, Begun, Kind, Progress, Receipt, Received, Resumption
 from kornel.core.service.streams.sessions import SESSION, SESSION_KEY, Session, Sessions

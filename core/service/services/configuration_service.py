@@ -37,7 +37,7 @@ class ConfigurationService:
 
     async def _update(self, request: pb.UpdateConfigurationRequest) -> pb.UpdateConfigurationResponse:
         configurator = self._managers.place_for(request.rm_id).configurator
-        with configurator.changes.take_room() as room:
+        with configurator.judge.changes.take_room() as room:
             room.add(len(request.config))
             outcome = await configurator.update(
                 UpdateConfiguration(
@@ -57,7 +57,7 @@ class ConfigurationService:
     async def _validate(self, request: pb.ValidateConfigurationRequest) -> pb.ValidateConfigurationResponse:
         try:
             configurator = self._managers.leader.configurator
-            with configurator.judge.take_room() as room:
+            with configurator.judge.rooms.take_room() as room:
                 room.add(len(request.config))
                 judgement = await configurator.judge_text(request.config)
         except ConfigError as error:

@@ -4,23 +4,26 @@ from __future__ import annotations
 
 from structlog.typing import FilteringBoundLogger
 
+from kornel.core.domain.commands import ApplicationSpec, UpdateApplications
 from kornel.core.service.calls.rpc import Handler, unary
 from kornel.core.service.managers.managers import Managers
+from kornel.core.service.resolvers.lookups import GroupLookups
 from kornel.core.service.wire.explain_wire import decode_supposition
 from kornel.core.service.wire.status_codes import UnknownAsk, UnknownNode, UnknownPartition, say_no_partition
 from kornel.core.telling.allocations.explanation import Report
 from kornel.core.telling.encoding.kornel_v1 import encode_forecast, encode_report
 from kornel.core.telling.explain import Named, NamedOnNode, NodeNamed, NodeUse
 from kornel.core.telling.nodes.node_reports import AskOnNode, NodeReport
-from kornel.core.telling.what_if.supposition import Forecast, Supposition
+from kornel.core.telling.what_if.supposition import Forecast, SupposeAsk, Supposition
 from kornel.v1 import explain_pb2 as pb
 
 
 class ExplainService:
     """Serves ``kornel.v1.ExplainService``. It answers between two slices, so that each answer is about one moment."""
 
-    def __init__(self, managers: Managers, *, logger: FilteringBoundLogger) -> None:
+    def __init__(self, managers: Managers, *, lookups: GroupLookups, logger: FilteringBoundLogger) -> None:
         self._managers = managers
+        self._lookups = lookups
         self._logger = logger
 
     def handlers(self) -> dict[str, Handler]:
@@ -40,6 +43,11 @@ class ExplainService:
 
     async def _what_if(self, request: pb.WhatIfRequest) -> pb.WhatIfResponse:
         question = decode_supposition(request)
+        if isinstance(question, SupposeAsk):
+            owner = ApplicationSpec(question.application_id, "", request.partition, question.user, question.groups)
+            (owner,) = (await self._lookups.add_groups(UpdateApplications(self._managers.rm_id, (owner,)))).add
+            groups = question.groups or owner.looked_up
+            question = question._replace(groups=groups, unresolved=owner.unresolved)
         found = await self._managers.questions.ask(lambda: self._suppose_change(request.partition, question))
         if found is None:
             raise UnknownPartition(say_no_partition(self._managers.rm_id, request.partition))

@@ -190,7 +190,7 @@ class ReadService:
         return pb.ListClaimsResponse(claims=page.encoded, next_page_token=following)
 
     async def _get_report(self, _request: pb.GetHealthReportRequest) -> pb.GetHealthReportResponse:
-        return encode_health(self._health.report or await self._health.check())
+        return encode_health(await self._health.check())
 
     async def _list_refusals(self, request: pb.ListRefusalsRequest) -> pb.ListRefusalsResponse:
         kind = _REFUSAL_KINDS.get(request.kind)

@@ -65,8 +65,8 @@ class SchedulerService:
         }
         self._encode: dict[Kind, Callable[[Sequence[Any]], bytes]] = {
             Kind.ALLOCATION: encoder.encode_allocations,
-            Kind.APPLICATION: encoder.applications,
-            Kind.NODE: encoder.nodes,
+            Kind.APPLICATION: encoder.encode_applications,
+            Kind.NODE: encoder.encode_nodes,
         }
 
     def handlers(self) -> dict[str, Handler]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from functools import partial
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Any, Final, TypeVar
 
 from google.protobuf.json_format import MessageToDict
 from structlog.typing import FilteringBoundLogger
@@ -44,24 +44,6 @@ _encode_rollback: Final = ENCODERS.add(
 _encode_presence: Final = ENCODERS.add(Presence, pb.ManagerPresence, {"open_streams": "streams"}, left_out=("rm_id",))
 
 T = TypeVar("T")
-
-
-class ManagerStatus(NamedTuple):
-    """One manager at one moment. ``rm_id`` empty: no manager is registered at the place."""
-
-    rm_id: str
-    checksum: str
-    configuration_version: int
-    configuration_problem: str
-    unrouted: int
-    presence: Presence | None
-    rollback: Rollback | None
-    damaged: bool
-
-
-_encode_manager: Final = ENCODERS.add(
-    ManagerStatus, pb.ManagerStatus, {"configuration_checksum": "checksum", "unrouted_entries": "unrouted"}
-)
 
 
 class StatusService:
@@ -172,13 +154,13 @@ class StatusService:
         found = [_describe_place(place) for place in places]
         first = found[0]
         return encode_status(
-            EngineStatus(first.rm_id, first.checksum, tuple(partitions), first.unrouted),
+            EngineStatus(first.rm_id, first.configuration_checksum, tuple(partitions), first.unrouted_entries),
             core_version=self._version,
             configuration_version=first.configuration_version,
             configuration_problem=first.configuration_problem,
-            rollback=_encode_rollback(first.rollback) if first.rollback is not None else None,
-            presence=_encode_presence(first.presence) if first.presence is not None else None,
-            managers=[_encode_manager(each) for each in found if each.rm_id],
+            rollback=first.rollback if first.HasField("rollback") else None,
+            presence=first.presence if first.HasField("presence") else None,
+            managers=[each for each in found if each.rm_id],
             standing=_describe_standing(self._standing) if self._standing.shared else None,
         )
 
@@ -195,17 +177,18 @@ def _describe_standing(standing: Standing) -> pb.CoreStanding:
     )
 
 
-def _describe_place(place: Place) -> ManagerStatus:
+def _describe_place(place: Place) -> pb.ManagerStatus:
     """Returns the status of the manager at *place*, without its partitions."""
     runner, configurator = place.runner, place.configurator
-    return ManagerStatus(
+    rollback = configurator.rollback_held if place.rm_id else None
+    return pb.ManagerStatus(
         rm_id=place.rm_id,
-        checksum=runner.reader.checksum,
+        configuration_checksum=runner.reader.checksum,
         configuration_version=configurator.in_force,
         configuration_problem=configurator.problem,
-        unrouted=runner.reader.unrouted,
-        presence=runner.presence,
-        rollback=configurator.rollback_held if place.rm_id else None,
+        unrouted_entries=runner.reader.unrouted,
+        presence=_encode_presence(runner.presence) if runner.presence is not None else None,
+        rollback=_encode_rollback(rollback) if rollback is not None else None,
         damaged=place.damaged,
     )
 

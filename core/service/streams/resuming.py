@@ -13,10 +13,10 @@ was: the newest commits of its database were lost, and only a new registration h
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextvars import ContextVar
 from enum import StrEnum
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Final, NamedTuple
 
 from kornel.core.domain.effects import (
     Allocated,
@@ -30,6 +30,7 @@ from kornel.core.domain.effects import (
     NodeRejected,
     Released,
 )
+from kornel.core.service.streams.sessions import CallContext
 from kornel.core.service.wire.status_codes import InvalidRequest, ResyncRequired
 
 RESUME_KEY: Final = "kornel-resume"
@@ -187,13 +188,6 @@ class Progress:
                 "resync-required: more was received than this core knows of; the newest commits of its journal were"
                 " lost"
             )
-
-
-class CallContext(Protocol):
-    """The part of gRPC's context that is read here."""
-
-    def invocation_metadata(self) -> Iterable[Any] | None:
-        """Returns the metadata of the call: pairs of a key and a text or bytes."""
 
 
 def read_resumption(context: CallContext) -> Resumption | None:

@@ -107,7 +107,7 @@ class Sessions:
             return
         if session.lease_s < 0:
             raise InvalidRequest(f"{LEASE_KEY}: wait, or wait=SECONDS")
-        if _same(self._holder, session):
+        if _are_same(self._holder, session):
             return
         lease_ns = session.lease_s * SECOND_NS
         gone_ns = 0
@@ -125,11 +125,11 @@ class Sessions:
         """Notes that *session* holds the core. Returns those of the *open_sessions* that it supersedes."""
         older = {other for other in open_sessions if self._gives_way(other, session)}
         for other in {self._holder, *older}:
-            if other.key and not _same(other, session):
-                self._remember(other)
+            if other.key and not _are_same(other, session):
+                self._remember_session(other)
                 if not other.named:
                     self._superseded_hosts[other.host] = None
-        for other in [other for other in self._superseded if _same(other, session)]:
+        for other in [other for other in self._superseded if _are_same(other, session)]:
             del self._superseded[other]
         if not session.named:
             self._superseded_hosts.pop(session.host, None)
@@ -148,7 +148,7 @@ class Sessions:
         A named session that is not the named holder acts for another session's registration, which may be older than
         this core: a session that registers, or comes back after an interruption, is known by its name.
         """
-        if session.named and self._holder.named and not _same(self._holder, session):
+        if session.named and self._holder.named and not _are_same(self._holder, session):
             raise Superseded("superseded: another session of this resource manager holds the core")
         if not self._superseded:
             return
@@ -159,7 +159,7 @@ class Sessions:
         if until_ns is not None and until_ns <= self._clock.now_ns():
             del self._superseded[known]
             return
-        self._remember(known)
+        self._remember_session(known)
         raise Superseded("superseded: another session of this resource manager has registered since")
 
     def check_stream(self, session: Session) -> None:
@@ -175,13 +175,13 @@ class Sessions:
             )
 
     def _gives_way(self, other: Session, session: Session) -> bool:
-        if not other.key or not session.key or _same(other, session):
+        if not other.key or not session.key or _are_same(other, session):
             return False
-        if other.named or session.named or _same(other, self._holder):
+        if other.named or session.named or _are_same(other, self._holder):
             return True
         return other.host != session.host
 
-    def _remember(self, session: Session) -> None:
+    def _remember_session(self, session: Session) -> None:
         session = _known(session)
         self._superseded.pop(session, None)
         self._superseded[session] = None if session.named else self._clock.now_ns() + CONNECTION_NS
@@ -194,7 +194,7 @@ def _known(session: Session) -> Session:
     return Session(session.key, "" if session.named else session.host, session.named)
 
 
-def _same(one: Session, other: Session) -> bool:
+def _are_same(one: Session, other: Session) -> bool:
     """Tells whether both sessions are one program. All connections to a socket file have the same name, so they count
     as one."""
     return one.key == other.key and one.named is other.named

@@ -29,8 +29,8 @@ def decode_supposition(request: pb.WhatIfRequest) -> Supposition:
                 not ask.never_preempts,
                 ask.user,
                 tuple(ask.groups),
-                ask.gang,
-                tuple(sorted(ask.tags.items())),
+                gang=ask.gang,
+                tags=tuple(sorted(ask.tags.items())),
             )
         case "node_lost":
             return SupposeNodeLost(request.node_lost.node_id)

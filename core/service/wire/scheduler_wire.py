@@ -394,7 +394,7 @@ class Encoder:
                 entry.allocationTags.update(effect.tags)
         return response.SerializeToString()
 
-    def applications(self, run: Sequence[ApplicationEffect]) -> bytes:
+    def encode_applications(self, run: Sequence[ApplicationEffect]) -> bytes:
         """Returns a message for *run*, which holds effects of one :func:`list_key` only."""
         response = si.ApplicationResponse()
         if type(run[0]) is ApplicationUpdated:
@@ -409,7 +409,7 @@ class Encoder:
                 response.rejected.add(applicationID=effect.application_id, reason=effect.reason)
         return response.SerializeToString()
 
-    def nodes(self, run: Sequence[NodeEffect]) -> bytes:
+    def encode_nodes(self, run: Sequence[NodeEffect]) -> bytes:
         """Returns a message of accepted and rejected nodes, which share a response."""
         response = si.NodeResponse()
         for effect in run:

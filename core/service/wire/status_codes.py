@@ -1,47 +1,9 @@
-"""Maps errors to gRPC status codes, in one table.
+"""Defines the errors that end calls, each with its gRPC status code, and what a status says.
 
-::
-
-    error                         code                  who can help
-    CommandRefused                by its fault          the caller: register first, or fix the command
-    ConfigError                   INVALID_ARGUMENT      the author of the configuration
-    MalformedMessage              INVALID_ARGUMENT      the author of the client
-    OtherManagerOnStream          INVALID_ARGUMENT      the author of the client
-    BadSubscription               INVALID_ARGUMENT      the author of the client
-    ResyncRequired                FAILED_PRECONDITION   the caller: register again
-    ManagerGone                   FAILED_PRECONDITION   the caller: register again
-    Superseded                    ABORTED               the caller: end, since another program has its place
-    RegistrationHeld              FAILED_PRECONDITION   the caller: register later, as the trailing metadata says
-    UnknownPartition, UnknownAsk  NOT_FOUND             the caller
-    UnknownManager                NOT_FOUND             the caller
-    AmbiguousPartition            INVALID_ARGUMENT      the caller: name the manager as well
-    UnknownQueue, UnknownUser     NOT_FOUND             the caller
-    UnknownNode                   NOT_FOUND             the caller
-    UnknownApplication            NOT_FOUND             the caller
-    UnknownLevel                  NOT_FOUND             the caller: the message names the levels that there are
-    UnknownService                NOT_FOUND             the caller
-    UnknownVersion                NOT_FOUND             the caller
-    VersionNotApplied             FAILED_PRECONDITION   the caller: another version
-    NothingRegistered             FAILED_PRECONDITION   the caller: when a manager has registered
-    NoRollback                    FAILED_PRECONDITION   nobody: there is nothing to undo
-    InvalidRequest                INVALID_ARGUMENT      the caller
-    NotAuthenticated              UNAUTHENTICATED       the caller: prove who it is
-    NotPermitted                  PERMISSION_DENIED     whoever grants permissions
-    TooMany                       RESOURCE_EXHAUSTED    the caller: wait
-    TooLarge                      RESOURCE_EXHAUSTED    the caller: send less at once
-    HistoryOff                    FAILED_PRECONDITION   the administrator: kornel serve --history
-    HistoryUnavailable            UNAVAILABLE           the caller: try again when the database answers
-    TrackingDisabled              FAILED_PRECONDITION   whoever sets event.trackingEnabled
-    CursorOutOfRange              OUT_OF_RANGE          the caller: start without a cursor
-    EventStreamsFull              RESOURCE_EXHAUSTED    the caller: try later; or whoever sets the limits
-    SlowReader                    RESOURCE_EXHAUSTED    the caller: resume, and read faster
-    JournalFull                   RESOURCE_EXHAUSTED    the administrator: make room for the journal
-    JournalUnavailable            UNAVAILABLE           the caller: try again when the journal can be written
-    NotLeading                    UNAVAILABLE           the caller: ask the leader, as the trailing metadata says
-    ShuttingDown                  UNAVAILABLE           the caller: try again, perhaps elsewhere
-    anything else                 INTERNAL              us: it is a bug
-
-Where waiting helps, the status says for how long (:mod:`kornel.core.service.wire.retry_info`).
+An error outside these classes is INTERNAL: a bug of ours. Where waiting helps, the status says for how long, by gRPC's
+richer error model: a ``google.rpc.Status`` with a ``google.rpc.RetryInfo`` in the trailing metadata, where the
+libraries of many languages find it. They are the only messages of their package that a core sends, so they are encoded
+here field by field instead of depending on the package.
 
 Rules: protocol.md 1.1 and 5.1.
 """
@@ -52,11 +14,13 @@ from collections.abc import Iterator
 from typing import ClassVar, Final, NamedTuple
 from urllib.parse import quote
 
-import grpc
+from google.protobuf.any_pb2 import Any
+from google.protobuf.duration_pb2 import Duration
+from grpc import StatusCode as Code
 
 from kornel.core.config.text.problems import ConfigError, Problem
 from kornel.core.domain.commands import CommandRefused, Fault
-from kornel.core.service.wire.retry_info import DETAILS_KEY, encode_retry_info
+from kornel.core.service.wire.message_bytes import encode_field, encode_number
 from kornel.core.telling.core_reader import AmbiguousPartition
 from kornel.core.telling.encoding.kornel_v1 import encode_problem
 from kornel.v1.configuration_pb2 import ConfigurationProblems
@@ -64,6 +28,8 @@ from kornel.v1.configuration_pb2 import ConfigurationProblems
 PROBLEMS_KEY: Final = "kornel-problems-bin"
 RETRY_KEY: Final = "kornel-retry-after-ms"
 LEADER_KEY: Final = "kornel-leader"
+DETAILS_KEY: Final = "grpc-status-details-bin"
+RETRY_INFO: Final = "type.googleapis.com/google.rpc.RetryInfo"
 
 # A status is sent in HTTP/2 headers, of which clients accept 8 KiB by default; with more, the call fails with another
 # error than this one. In headers, details are percent-encoded, and binary metadata grow by a third.
@@ -72,88 +38,82 @@ PROBLEMS_LIMIT: Final = 3_500
 
 
 class ServiceError(Exception):
-    """A call or stream that the service itself ends."""
+    """A call or stream that the service itself ends, with the status ``code``. ``retry_s``: the seconds after which the
+    same may be tried again; ``None``: waiting alone does not help."""
 
-    RETRY_S: ClassVar[float | None] = None
-    """The seconds after which the same may be tried again; ``None``: waiting alone does not help."""
+    code: ClassVar[Code] = Code.INTERNAL
+    retry_s: float | None = None
 
-    @property
-    def retry_s(self) -> float | None:
-        """The seconds after which this call may be tried again; ``None``: waiting alone does not help."""
-        return self.RETRY_S
+    def __init_subclass__(cls, *, code: Code | None = None, retry_s: float | None = None) -> None:
+        """Gives the class its *code* and *retry_s*; without them, it has those of its base."""
+        super().__init_subclass__()
+        cls.code = code or cls.code
+        cls.retry_s = retry_s or cls.retry_s
 
 
-class MalformedMessage(ServiceError):
+class MalformedMessage(ServiceError, code=Code.INVALID_ARGUMENT):
     """The bytes are not a message of the expected type."""
 
 
-class OtherManagerOnStream(ServiceError):
+class OtherManagerOnStream(ServiceError, code=Code.INVALID_ARGUMENT):
     """A stream that is bound to one rmID names another one."""
 
 
-class BadSubscription(ServiceError):
+class BadSubscription(ServiceError, code=Code.INVALID_ARGUMENT):
     """The first message of a callback stream subscribes to nothing, or a later message subscribes again."""
 
 
-class ResyncRequired(ServiceError):
+class ResyncRequired(ServiceError, code=Code.FAILED_PRECONDITION):
     """Responses were lost, so only a new registration makes both sides agree again."""
 
 
-class ManagerGone(ServiceError):
+class ManagerGone(ServiceError, code=Code.FAILED_PRECONDITION):
     """The resource manager of the stream was unregistered."""
 
 
-class Superseded(ServiceError):
+class Superseded(ServiceError, code=Code.ABORTED):
     """Another session of the same resource manager has registered since then."""
 
 
-class StreamReplaced(ServiceError):
+class StreamReplaced(ServiceError, code=Code.ABORTED):
     """The client has opened another stream of the same kind, which goes on where this one was."""
 
 
-class RegistrationHeld(ServiceError):
+class RegistrationHeld(ServiceError, code=Code.FAILED_PRECONDITION):
     """The caller wants to register only after the session before it is gone, which it is not yet. ``retry_ms``: the
     time after which it may be."""
 
     def __init__(self, message: str, *, retry_ms: int = 0) -> None:
         super().__init__(message)
         self.retry_ms = retry_ms
-
-    @property
-    def retry_s(self) -> float | None:
-        """The seconds after which the session before may be gone."""
-        return self.retry_ms / 1000
+        self.retry_s = retry_ms / 1000
 
 
-class InvalidRequest(ServiceError):
+class InvalidRequest(ServiceError, code=Code.INVALID_ARGUMENT):
     """The values of a request make no sense."""
 
 
-class TrackingDisabled(ServiceError):
+class TrackingDisabled(ServiceError, code=Code.FAILED_PRECONDITION):
     """The caller asks for events while none are kept."""
 
 
-class CursorOutOfRange(ServiceError):
+class CursorOutOfRange(ServiceError, code=Code.OUT_OF_RANGE):
     """The caller wants to continue after an event that has not happened."""
 
 
-class EventStreamsFull(ServiceError):
+class EventStreamsFull(ServiceError, code=Code.RESOURCE_EXHAUSTED, retry_s=5.0):
     """Another event stream would be more than the settings allow."""
 
-    RETRY_S = 5.0
 
-
-class SlowReader(ServiceError):
+class SlowReader(ServiceError, code=Code.RESOURCE_EXHAUSTED, retry_s=1.0):
     """The client of an event stream does not keep up."""
 
-    RETRY_S = 1.0
 
-
-class UnknownPartition(ServiceError):
+class UnknownPartition(ServiceError, code=Code.NOT_FOUND):
     """The partition does not exist."""
 
 
-class UnknownManager(ServiceError):
+class UnknownManager(ServiceError, code=Code.NOT_FOUND):
     """The resource manager is not registered."""
 
 
@@ -165,91 +125,83 @@ def say_no_partition(rm_id: str, partition: str) -> str:
     return f"no partition {name!r}"
 
 
-class UnknownQueue(ServiceError):
+class UnknownQueue(ServiceError, code=Code.NOT_FOUND):
     """The queue does not exist."""
 
 
-class UnknownUser(ServiceError):
+class UnknownUser(ServiceError, code=Code.NOT_FOUND):
     """The user has no application and no limit."""
 
 
-class UnknownNode(ServiceError):
+class UnknownNode(ServiceError, code=Code.NOT_FOUND):
     """The node does not exist."""
 
 
-class UnknownLevel(ServiceError):
+class UnknownLevel(ServiceError, code=Code.NOT_FOUND):
     """The topology of the partition has no level of this name."""
 
 
-class UnknownApplication(ServiceError):
+class UnknownApplication(ServiceError, code=Code.NOT_FOUND):
     """The application does not exist and is not remembered."""
 
 
-class UnknownService(ServiceError):
+class UnknownService(ServiceError, code=Code.NOT_FOUND):
     """The caller asks about the health of a service that does not exist."""
 
 
-class UnknownVersion(ServiceError):
+class UnknownVersion(ServiceError, code=Code.NOT_FOUND):
     """The version of the configuration is not kept."""
 
 
-class VersionNotApplied(ServiceError):
+class VersionNotApplied(ServiceError, code=Code.FAILED_PRECONDITION):
     """The caller wants to return to a configuration that was never in force."""
 
 
-class NothingRegistered(ServiceError):
+class NothingRegistered(ServiceError, code=Code.FAILED_PRECONDITION):
     """The caller asks about the configuration in force while no manager is registered."""
 
 
-class NoRollback(ServiceError):
+class NoRollback(ServiceError, code=Code.FAILED_PRECONDITION):
     """The caller wants to undo a rollback while none is in force."""
 
 
-class UnknownAsk(ServiceError):
+class UnknownAsk(ServiceError, code=Code.NOT_FOUND):
     """The ask or allocation does not exist."""
 
 
-class NotAuthenticated(ServiceError):
+class NotAuthenticated(ServiceError, code=Code.UNAUTHENTICATED):
     """The caller gave no proof of identity, or an invalid one."""
 
 
-class NotPermitted(ServiceError):
+class NotPermitted(ServiceError, code=Code.PERMISSION_DENIED):
     """The caller is known, and may not do this."""
 
 
-class TooMany(ServiceError):
+class TooMany(ServiceError, code=Code.RESOURCE_EXHAUSTED, retry_s=1.0):
     """The caller asks for more at once than it may have."""
 
-    RETRY_S = 1.0
 
-
-class TooLarge(ServiceError):
+class TooLarge(ServiceError, code=Code.RESOURCE_EXHAUSTED):
     """A request is larger than allowed, and would be so the next time."""
 
 
-class HistoryOff(ServiceError):
+class HistoryOff(ServiceError, code=Code.FAILED_PRECONDITION):
     """The caller asks about a history that is not kept."""
 
 
-class HistoryUnavailable(ServiceError):
+class HistoryUnavailable(ServiceError, code=Code.UNAVAILABLE, retry_s=1.0):
     """The history database does not answer."""
 
-    RETRY_S = 1.0
 
-
-class JournalFull(ServiceError):
+class JournalFull(ServiceError, code=Code.RESOURCE_EXHAUSTED, retry_s=5.0):
     """There is no room for the journal, so no commands are accepted."""
 
-    RETRY_S = 5.0
 
-
-class JournalUnavailable(ServiceError):
+class JournalUnavailable(ServiceError, code=Code.UNAVAILABLE, retry_s=1.0):
     """The journal cannot be written, so no commands are accepted."""
 
-    RETRY_S = 1.0
 
-
-class NotLeading(ServiceError):
+class NotLeading(ServiceError, code=Code.UNAVAILABLE):
     """The core stands by. ``leader``: the address of the core that leads; empty: it is not known."""
 
     def __init__(self, message: str, *, leader: str = "") -> None:
@@ -257,67 +209,26 @@ class NotLeading(ServiceError):
         self.leader = leader
 
 
-class ShuttingDown(ServiceError):
+class ShuttingDown(ServiceError, code=Code.UNAVAILABLE):
     """The core is stopping and accepts nothing more."""
 
 
-class EngineFault(ServiceError):
+class EngineFault(ServiceError, code=Code.INTERNAL):
     """The engine raised an unexpected error."""
 
 
 class Status(NamedTuple):
     """The end of a call. ``trailing``: metadata sent with it."""
 
-    code: grpc.StatusCode
+    code: Code
     details: str
     trailing: tuple[tuple[str, str | bytes], ...] = ()
 
 
 _FAULT_CODES: Final = {
-    Fault.UNKNOWN_MANAGER: grpc.StatusCode.FAILED_PRECONDITION,
-    Fault.OTHER_MANAGER: grpc.StatusCode.FAILED_PRECONDITION,
-    Fault.INVALID_ARGUMENT: grpc.StatusCode.INVALID_ARGUMENT,
-}
-
-_CODES: Final[dict[type[Exception], grpc.StatusCode]] = {
-    ConfigError: grpc.StatusCode.INVALID_ARGUMENT,
-    MalformedMessage: grpc.StatusCode.INVALID_ARGUMENT,
-    OtherManagerOnStream: grpc.StatusCode.INVALID_ARGUMENT,
-    BadSubscription: grpc.StatusCode.INVALID_ARGUMENT,
-    ResyncRequired: grpc.StatusCode.FAILED_PRECONDITION,
-    ManagerGone: grpc.StatusCode.FAILED_PRECONDITION,
-    Superseded: grpc.StatusCode.ABORTED,
-    StreamReplaced: grpc.StatusCode.ABORTED,
-    RegistrationHeld: grpc.StatusCode.FAILED_PRECONDITION,
-    InvalidRequest: grpc.StatusCode.INVALID_ARGUMENT,
-    TrackingDisabled: grpc.StatusCode.FAILED_PRECONDITION,
-    CursorOutOfRange: grpc.StatusCode.OUT_OF_RANGE,
-    EventStreamsFull: grpc.StatusCode.RESOURCE_EXHAUSTED,
-    SlowReader: grpc.StatusCode.RESOURCE_EXHAUSTED,
-    UnknownPartition: grpc.StatusCode.NOT_FOUND,
-    UnknownManager: grpc.StatusCode.NOT_FOUND,
-    UnknownQueue: grpc.StatusCode.NOT_FOUND,
-    UnknownUser: grpc.StatusCode.NOT_FOUND,
-    UnknownNode: grpc.StatusCode.NOT_FOUND,
-    UnknownApplication: grpc.StatusCode.NOT_FOUND,
-    UnknownLevel: grpc.StatusCode.NOT_FOUND,
-    UnknownService: grpc.StatusCode.NOT_FOUND,
-    UnknownVersion: grpc.StatusCode.NOT_FOUND,
-    VersionNotApplied: grpc.StatusCode.FAILED_PRECONDITION,
-    NothingRegistered: grpc.StatusCode.FAILED_PRECONDITION,
-    NoRollback: grpc.StatusCode.FAILED_PRECONDITION,
-    UnknownAsk: grpc.StatusCode.NOT_FOUND,
-    NotAuthenticated: grpc.StatusCode.UNAUTHENTICATED,
-    NotPermitted: grpc.StatusCode.PERMISSION_DENIED,
-    TooMany: grpc.StatusCode.RESOURCE_EXHAUSTED,
-    TooLarge: grpc.StatusCode.RESOURCE_EXHAUSTED,
-    HistoryOff: grpc.StatusCode.FAILED_PRECONDITION,
-    HistoryUnavailable: grpc.StatusCode.UNAVAILABLE,
-    JournalFull: grpc.StatusCode.RESOURCE_EXHAUSTED,
-    JournalUnavailable: grpc.StatusCode.UNAVAILABLE,
-    NotLeading: grpc.StatusCode.UNAVAILABLE,
-    ShuttingDown: grpc.StatusCode.UNAVAILABLE,
-    EngineFault: grpc.StatusCode.INTERNAL,
+    Fault.UNKNOWN_MANAGER: Code.FAILED_PRECONDITION,
+    Fault.OTHER_MANAGER: Code.FAILED_PRECONDITION,
+    Fault.INVALID_ARGUMENT: Code.INVALID_ARGUMENT,
 }
 
 
@@ -328,29 +239,39 @@ def status_of(error: Exception) -> Status:
         return Status(_FAULT_CODES[error.fault], _shorten_text(str(error)))
     if isinstance(error, ConfigError):
         found = ((PROBLEMS_KEY, _encode_problems(error.problems)),)
-        return Status(_CODES[ConfigError], _shorten_text(str(error)), found)
-    if isinstance(error, NotLeading):
-        trailing = ((LEADER_KEY, error.leader),) if error.leader else ()
-        return Status(_CODES[NotLeading], _shorten_text(str(error)), trailing)
+        return Status(Code.INVALID_ARGUMENT, _shorten_text(str(error)), found)
     if isinstance(error, AmbiguousPartition):
         names = ", ".join(map(repr, error.names))
         return Status(
-            grpc.StatusCode.INVALID_ARGUMENT,
+            Code.INVALID_ARGUMENT,
             _shorten_text(f"several resource managers have a partition of that name: name one of {names}"),
         )
-    code = _CODES.get(type(error))
-    if code is None:
-        return Status(grpc.StatusCode.INTERNAL, "internal error; see the log of the core")
+    if not isinstance(error, ServiceError):
+        return Status(Code.INTERNAL, "internal error; see the log of the core")
     details = _shorten_text(str(error))
-    return Status(code, details, tuple(_say_when_to_retry(error, code, details)))
+    return Status(error.code, details, tuple(_list_trailing(error, details)))
 
 
-def _say_when_to_retry(error: Exception, code: grpc.StatusCode, details: str) -> Iterator[tuple[str, str | bytes]]:
-    """Yields the trailing metadata that say when the call may be tried again, if waiting helps."""
+def _list_trailing(error: ServiceError, details: str) -> Iterator[tuple[str, str | bytes]]:
+    """Yields the trailing metadata: where the leader is, and when the call may be tried again if waiting helps."""
+    if isinstance(error, NotLeading) and error.leader:
+        yield LEADER_KEY, error.leader
     if isinstance(error, RegistrationHeld):
         yield RETRY_KEY, str(error.retry_ms)
-    if isinstance(error, ServiceError) and error.retry_s is not None:
-        yield DETAILS_KEY, encode_retry_info(code, details, error.retry_s)
+    if error.retry_s is not None:
+        yield DETAILS_KEY, _encode_retry_info(error.code, details, error.retry_s)
+
+
+def _encode_retry_info(code: Code, details: str, retry_s: float) -> bytes:
+    """Returns a ``google.rpc.Status`` that says to try again after *retry_s*.
+
+    Clients compare *code* and *details* with those of the call, and ignore the rest of a status that differs.
+    """
+    delay = Duration()
+    delay.FromNanoseconds(round(retry_s * 1e9))
+    info = Any(type_url=RETRY_INFO, value=encode_field(1, delay.SerializeToString()))
+    number: int = code.value[0]
+    return encode_number(1, number) + encode_field(2, details.encode()) + encode_field(3, info.SerializeToString())
 
 
 def _encode_problems(problems: tuple[Problem, ...]) -> bytes:

@@ -12,7 +12,6 @@ from kornel.core.domain.application_states import AppState
 from kornel.core.domain.settings import Budget
 from kornel.core.model.applications import Application
 from kornel.core.model.nodes import Node
-from kornel.core.model.queues import Queue
 from kornel.core.state.partition_state import PartitionState
 from kornel.core.state.records.governor_books import Scope, Window
 from kornel.core.telling.claims.claim_views import CLAIM_SORTS, ClaimKind, ClaimReason, claims_progress
@@ -26,7 +25,7 @@ class QueueGauges(NamedTuple):
     """One queue. ``guaranteed`` and ``max`` are by type index, and a missing type has none; ``max_applications`` 0: not
     limited.
 
-    ``applications``: the numbers of live applications in the queue itself, by state.
+    ``applications``: the numbers of live applications in the queue itself, by state; ``allocations``: how many run.
     """
 
     path: str
@@ -37,6 +36,7 @@ class QueueGauges(NamedTuple):
     preempting: Amounts
     max_applications: int
     applications: Mapping[AppState, int]
+    allocations: int = 0
 
 
 class BudgetUse(NamedTuple):
@@ -160,7 +160,10 @@ def look_at_gauges(state: PartitionState, now_ns: int, most_queues: int) -> Iter
             for app_state, count in states.items():
                 everywhere[app_state] += count
         if len(queues) < most_queues:
-            queues.append(_queue_gauges(path, queue, states))
+            running = sum([len(application.allocations) for application in queue.applications.values()])
+            bounds = (queue.guaranteed, queue.max)
+            amounts = (queue.used, queue.pending, queue.preempting)
+            queues.append(QueueGauges(path, *bounds, *amounts, queue.max_applications, states, running))
     usage, unschedulable, devices = _Usage(state.types.names), 0, DeviceCount()
     nodes = list(state.nodes.values())
     for start in range(0, len(nodes), LOOKED_AT_ONCE):
@@ -248,19 +251,6 @@ def _count_states(applications: Iterable[Application]) -> dict[AppState, int]:
         state = application.state
         found[state] = found.get(state, 0) + 1
     return found
-
-
-def _queue_gauges(path: str, queue: Queue, states: Mapping[AppState, int]) -> QueueGauges:
-    return QueueGauges(
-        path,
-        queue.guaranteed,
-        queue.max,
-        queue.used,
-        queue.pending,
-        queue.preempting,
-        queue.max_applications,
-        states,
-    )
 
 
 class _Usage:

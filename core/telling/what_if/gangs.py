@@ -15,7 +15,6 @@ from kornel.core.model.queues import Queue
 from kornel.core.preemption.plan import GangPlan, Refusal
 from kornel.core.state.partition_state import PartitionState
 from kornel.core.telling.allocations.blockers import find_gang_lack
-from kornel.core.telling.allocations.explanation import BlockerKind
 from kornel.core.telling.preemption.outlook import victim_records
 from kornel.core.telling.what_if.sandbox import Sandbox, find_moment, find_unit_plan
 from kornel.core.telling.what_if.supposition import Forecast, Placed, Preempts, Waits
@@ -30,6 +29,7 @@ def forecast_gang(sandbox: Sandbox, members: Sequence[Allocation]) -> Forecast:
     notes: list[str] = []
     if sandbox.shim_has_a_say:
         notes.append("the shim, which has the last word, was not asked")
+    sandbox.accept_application(application)
     chosen = sandbox.find_places(application, members)
     if isinstance(chosen, Places):
         placed = tuple(
@@ -89,8 +89,6 @@ def _describe_lack(state: PartitionState, members: Sequence[Allocation], limited
     domains = lack.domains
     if domains is None:
         said = f"{lack.placed} of {format_count(len(members), 'place')}"
-    elif domains.kind is BlockerKind.DOMAIN_UNKNOWN:
-        said = f"{domains.detail}: {domains.name}"
     else:
         said = f"{domains.name}: {domains.detail}"
     return f"{limited.reason}: {said}", lack.exhaustive

@@ -37,7 +37,9 @@ from kornel.core.telling.what_if.sandbox import ENOUGH_LEAVES, MOST_SEARCHES, Sa
 from kornel.core.telling.what_if.supposed_asks import (
     ask_again,
     find_applicant,
+    name_leaf,
     refuse_question,
+    refuse_tags,
     shape_of,
     supposed_asks,
 )
@@ -90,25 +92,27 @@ def _forecast_ask(sandbox: Sandbox, question: SupposeAsk) -> Forecast:
         raise refuse_question(f"{question.asks} asks are not between 1 and {MOST_ASKS}")
     if question.gang and (question.application_id or question.asks > MOST_MEMBERS):
         raise refuse_question(f"a gang is supposed as a new application of at most {MOST_MEMBERS} members")
-    application = find_applicant(state, question, sandbox.now_ns)
-    shape = shape_of(state, question)
-    if question.gang:
-        members = supposed_asks(application, shape, question, question.asks, sandbox.now_ns)
-        return forecast_gang(sandbox, members)
+    application = find_applicant(sandbox, question)
+    if isinstance(application, str):
+        return Forecast(rejected=application)
     # All are alike: at most this many can be placed, hold room or look for victims, and what holds for the last one
     # holds for the rest.
     alike = MOST_DECISIONS + state.reserving.most_saved(len(state.nodes)) + MOST_SEARCHES + 1
-    asks = supposed_asks(application, shape, question, min(alike, question.asks), sandbox.now_ns)
-    sandbox.add(asks)
-    forecast = _forecast_equals(sandbox, asks)
-    if question.asks > alike and len(forecast.placed) < MOST_DECISIONS:
+    count = question.asks if question.gang else min(alike, question.asks)
+    asks = supposed_asks(application, shape_of(state, question), question, count, sandbox.now_ns)
+    refused = refuse_tags(state, asks[0].spec)
+    if refused is not None:
+        return Forecast(rejected=refused)
+    if question.gang:
+        forecast = forecast_gang(sandbox, asks)
+    else:
+        sandbox.add(asks)
+        forecast = _forecast_equals(sandbox, asks)
+    if question.asks > count and len(forecast.placed) < MOST_DECISIONS:
         *waits, last = forecast.waits
-        last = last._replace(asks=last.asks + question.asks - alike)
+        last = last._replace(asks=last.asks + question.asks - count)
         forecast = forecast._replace(waits=(*waits, last))
-    if not question.queue and not question.application_id:
-        chosen = f"the placement rules put the application into {application.queue.path}"
-        forecast = forecast._replace(notes=(*forecast.notes, chosen))
-    return forecast
+    return forecast._replace(notes=(*forecast.notes, *name_leaf(sandbox, application.queue, question)))
 
 
 def _forecast_node_lost(sandbox: Sandbox, question: SupposeNodeLost) -> Forecast:

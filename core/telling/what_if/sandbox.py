@@ -28,6 +28,8 @@ from typing import Final, Self
 from kornel.core.domain.ask_places import AskPlace
 from kornel.core.domain.reasons import Outcome, Unschedulable
 from kornel.core.engine import lifecycle
+from kornel.core.engine.configuration import dynamic_queues
+from kornel.core.engine.configuration.dynamic_queues import Prospect
 from kornel.core.engine.gangs import gang_turns
 from kornel.core.engine.gangs.gang_places import Places, find_places
 from kornel.core.engine.scheduling import limit_savings, loans, placement, reserved, vetting
@@ -40,6 +42,7 @@ from kornel.core.model.nodes import Node
 from kornel.core.model.not_placed import NotPlaced
 from kornel.core.model.orders.waiting_rooms import WaitingRoom
 from kornel.core.model.queues import Queue
+from kornel.core.policies.placement.decide import Placed
 from kornel.core.preemption import budgets, eviction
 from kornel.core.preemption.guarantee import gang_laws
 from kornel.core.preemption.guarantee.attempts import drive as guarantee
@@ -321,12 +324,28 @@ class Sandbox:
         self._keep_node(node)
         placement.bind(self.state, ask, node, self.now_ns)
 
+    def enter_leaf(self, placed: Placed, prospect: Prospect) -> Queue:
+        """Returns the leaf at *placed*, which exists for this question only if placement would create it."""
+        if placed.exists:
+            return placed.above
+        self.journal.keep_record(placed.above)
+        for ancestor in placed.above.lineage():
+            self._keep_gate(ancestor)
+        leaf = dynamic_queues.enter_leaf(self.state, placed, prospect)
+        self.journal.made += leaf.lineage()[: leaf.depth - placed.above.depth]
+        return leaf
+
     def add(self, asks: Iterable[Allocation]) -> None:
         """Adds *asks*, which are pending from now on, and moves their applications to Accepted if they are new."""
         for ask in asks:
             self._keep_ask(ask)
             lifecycle.ask_added(self.state, ask.application, self.now_ns)
             moves.add_ask(self.state, ask)
+
+    def accept_application(self, application: Application) -> None:
+        """Moves *application* to Accepted, as its first ask does, so that limits of applications bind it."""
+        self._keep_application(application)
+        lifecycle.ask_added(self.state, application, self.now_ns)
 
     def attempt_preemption(self, ask: Allocation, due_ns: int) -> tuple[PreemptionPlan | Refusal, int]:
         """Preempts for *ask*, which found no room, at *due_ns* or later. Returns the plan, or why there is none, and

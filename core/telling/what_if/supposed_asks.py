@@ -6,16 +6,23 @@ from __future__ import annotations
 from kornel.core.domain.commands import AllocationSpec, ApplicationSpec, CommandRefused, Fault
 from kornel.core.domain.devices import GIVEN_TAG, read_wants
 from kornel.core.domain.gangs import HARD
+from kornel.core.domain.resources import Resources
 from kornel.core.domain.topology import read_request
+from kornel.core.engine.configuration.dynamic_queues import Prospect
+from kornel.core.engine.intake import allocation_intake, application_intake, device_faults
 from kornel.core.model.allocations import Allocation
 from kornel.core.model.applications import Application
+from kornel.core.model.queues import Queue
 from kornel.core.model.shapes import Shape
 from kornel.core.model.users import Account
-from kornel.core.policies.owners import groups_of
+from kornel.core.policies.access import Submitter
+from kornel.core.policies.owners import NOBODY, groups_of
+from kornel.core.policies.placement.applicant import applicant_of
+from kornel.core.policies.placement.decide import Placed
 from kornel.core.policies.user_limits import binding_limits, choose_group
 from kornel.core.state.partition_state import PartitionState
 from kornel.core.state.waiting.rooms import UNSERVED
-from kornel.core.telling.configuration.placement_answer import find_placement
+from kornel.core.telling.what_if.sandbox import Sandbox
 from kornel.core.telling.what_if.supposition import SupposeAsk
 
 NAME = "what-if"
@@ -28,45 +35,69 @@ def refuse_question(message: str) -> CommandRefused:
     return CommandRefused(Fault.INVALID_ARGUMENT, message)
 
 
-def find_applicant(state: PartitionState, question: SupposeAsk, now_ns: int) -> Application:
-    """Returns the application whose asks are supposed: a live one, or one that would be new in its leaf."""
+def find_applicant(sandbox: Sandbox, question: SupposeAsk) -> Application | str:
+    """Returns the application whose asks are supposed: a live one, or a new one in its leaf; or the rejection of a new
+    one."""
+    state = sandbox.state
     if question.application_id:
         application = state.applications.get(question.application_id)
         if application is None or application.state in UNSERVED:
             raise refuse_question(f"no live application {question.application_id!r}")
         return application
-    path = question.queue or _queue_by_rules(state, question)
-    leaf = state.queues.get(path.lower())
-    if leaf is None or not leaf.leaf or leaf.draining:
-        raise refuse_question(f"no leaf queue {path!r} that takes applications")
-    width = len(state.types.names)
-    style = HARD if question.gang else ""
-    spec = ApplicationSpec(NAME, leaf.path, state.name, question.user, question.groups, gang_style=style)
-    application = Application(spec, leaf, question.user or "nobody", now_ns, state.nothing_held)
+    user, groups = question.user or NOBODY, question.groups
+    spec = ApplicationSpec(NAME, question.queue, state.name, user, groups, unresolved=question.unresolved)
+    if question.gang:
+        together = Resources({name: amount * question.asks for name, amount in question.resources.items()})
+        spec = spec._replace(gang_style=HARD, placeholder_ask=together)
+    found = _find_leaf(state, question, spec)
+    if isinstance(found, str):
+        return found
+    leaf = sandbox.enter_leaf(*found)
+    spec = spec._replace(queue=leaf.path, placeholder_ask=None)
+    application = Application(spec, leaf, spec.user, sandbox.now_ns, state.nothing_held)
     application.limit_group = choose_group(leaf, groups_of(spec))
     application.accounts = tuple(
-        queue.accounts.get((kind, name)) or Account(kind, name, queue, limit, width)
+        queue.accounts.get((kind, name)) or Account(kind, name, queue, limit, len(state.types.names))
         for queue, kind, name, limit in binding_limits(leaf, application.user, application.limit_group)
     )
     return application
 
 
-def _queue_by_rules(state: PartitionState, question: SupposeAsk) -> str:
-    """Returns the leaf that the placement rules find for an application of the owner that names no queue."""
-    found = find_placement(state, question.user or "nobody", question.groups, "", {})
-    if not found.queue:
-        raise refuse_question(f"name a queue: without one the placement rules find none ({'; '.join(found.outcomes)})")
-    if not found.exists:
-        raise refuse_question(f"the placement rules would make a new queue {found.queue} below {found.above}")
-    return found.queue
+def _find_leaf(state: PartitionState, question: SupposeAsk, spec: ApplicationSpec) -> tuple[Placed, Prospect] | str:
+    applicant = applicant_of(spec)
+    named = state.queues.get(question.queue.lower())
+    if not question.user and named is not None and named.leaf and not named.draining:
+        return application_intake.judge_leaf(state, spec, Placed(named.path, named), applicant)
+    refused = application_intake.refuse_user(spec, applicant)
+    return refused or application_intake.find_leaf(state, spec, applicant)
+
+
+def name_leaf(sandbox: Sandbox, leaf: Queue, question: SupposeAsk) -> list[str]:
+    """Returns notes on the leaf of a new application, if it is not the one that *question* names, or not for all."""
+    if question.application_id:
+        return []
+    if leaf.path != question.queue.lower():
+        new = ", a new queue" if leaf in sandbox.journal.made else ""
+        return [f"the placement rules put the application into {leaf.path}{new}"]
+    if not question.user and not Submitter(NOBODY, ()).may_submit(leaf):
+        return [f"not everybody may submit to {leaf.path}; no user was named, so none was checked"]
+    return []
+
+
+def refuse_tags(state: PartitionState, spec: AllocationSpec) -> str | None:
+    """Returns the rejection of an ask for what its tags say; ``None``: there is none."""
+    refused = allocation_intake.refuse_topology(state, spec.topology) if spec.topology is not None else None
+    if refused is None and spec.devices is not None:
+        refused = device_faults.refuse_devices(state, spec, None)
+    return refused
 
 
 def shape_of(state: PartitionState, question: SupposeAsk) -> Shape:
     """Returns what each ask of *question* wants as a shape that the partition does not remember. Raises an error if no
     node ever had one of its types, or if the wish for devices makes no sense."""
     resources, devices = question.resources, read_wants(question.tags)
-    if devices is not None and (devices.flaw or devices.given):
-        raise refuse_question(devices.flaw or f"{GIVEN_TAG} names devices that only the core chooses")
+    if devices is not None and devices.given:
+        raise refuse_question(f"{GIVEN_TAG} names devices that only the core chooses")
     if resources.has_negative() or resources.is_zero():
         raise refuse_question("an ask needs amounts above 0 and none below")
     known = state.types.known_shapes().get(resources if devices is None else (resources, devices))
@@ -87,8 +118,6 @@ def supposed_asks(
 ) -> list[Allocation]:
     """Returns *count* of the equal asks that *question* supposes for *application*."""
     topology = read_request(question.tags)
-    if topology is not None and topology.flaw:
-        raise refuse_question(topology.flaw)
     return [
         Allocation(
             AllocationSpec(

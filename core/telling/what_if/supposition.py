@@ -13,9 +13,10 @@ from kornel.core.domain.resources import Resources
 
 
 class SupposeAsk(NamedTuple):
-    """Supposes that ``asks`` equal asks arrive for the leaf ``queue``, or for an existing application.
+    """Supposes that ``asks`` equal asks arrive, for an existing application or for a new one that names ``queue``.
 
-    application_id  the ID of a live application; empty: a new one of ``user`` and ``groups`` in ``queue``
+    application_id  the ID of a live application; empty: a new one of ``user`` and ``groups``, placed as if it were
+                    submitted. Without a user, it enters the leaf that it names, whoever may submit there
     """
 
     resources: Resources
@@ -27,6 +28,8 @@ class SupposeAsk(NamedTuple):
     allow_preempt_other: bool = True
     user: str = ""
     groups: tuple[str, ...] = ()
+    unresolved: str = ""
+    """Says why the groups of the user were not found; the submission would be rejected for it."""
     gang: bool = False
     """Tells whether the asks are the members of a Hard gang of a new application, which are placed together or not at
     all."""
@@ -114,6 +117,7 @@ class Forecast(NamedTuple):
     displaced  the allocations on a lost node that would be asked for again
     position   for a changed priority, the position among all pending asks of the partition; 0: not asked for
     complete   ``False``: the search was cut short, and ``notes`` say where
+    rejected   why a submission would be rejected, as the shim would hear it; the answer holds nothing else then
     """
 
     placed: tuple[Placed, ...] = ()
@@ -124,3 +128,4 @@ class Forecast(NamedTuple):
     position: int = 0
     complete: bool = True
     notes: tuple[str, ...] = ()
+    rejected: str = ""

@@ -26,6 +26,7 @@ from kornel.core.model.orders.group_order import GroupOrder
 from kornel.core.model.orders.keyed_heap import KeyedHeap
 from kornel.core.model.orders.node_order import NodeGroup, NodeOrder
 from kornel.core.model.orders.waiting_rooms import Branch, WaitingRoom
+from kornel.core.model.queues import Queue
 from kornel.core.model.task_groups import GroupMembers, TaskGroup
 from kornel.core.preemption.registry import KINDS
 from kornel.core.state.records.enforcement import Enforcement
@@ -62,6 +63,8 @@ class Journal:
         self._others: list[tuple[set[Any], set[Any]] | tuple[deque[Any], deque[Any]]] = []
         self._records: list[tuple[object, tuple[str, ...], tuple[Any, ...]]] = []
         """The kept records, each with the names of its slots and their values."""
+        self.made: list[Queue] = []
+        """The queues that exist for this context only, and are freed behind it."""
 
     def __enter__(self) -> Journal:
         return self
@@ -85,6 +88,8 @@ class Journal:
                 members.update(members_before)
             else:
                 members.extend(members_before)
+        for queue in self.made:
+            queue.dissolve()
 
     def __contains__(self, record: object) -> bool:
         return id(record) in self._kept

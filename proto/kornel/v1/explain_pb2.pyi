@@ -1042,7 +1042,9 @@ class SupposedAsk(_message.Message):
     GANG_FIELD_NUMBER: _builtins.int
     TAGS_FIELD_NUMBER: _builtins.int
     queue: _builtins.str
-    """Full path of a leaf queue there is. Ignored with an application."""
+    """Queue that the new application names when it is submitted; without a user, the leaf that it enters, whoever may submit
+    there. Empty: the placement rules choose. Ignored with an application.
+    """
     application_id: _builtins.str
     """An application there is. Empty: a new one."""
     count: _builtins.int
@@ -1236,10 +1238,15 @@ class WhatIfResponse(_message.Message):
     POSITION_FIELD_NUMBER: _builtins.int
     COMPLETE_FIELD_NUMBER: _builtins.int
     NOTES_FIELD_NUMBER: _builtins.int
+    REJECTED_FIELD_NUMBER: _builtins.int
     position: _builtins.int
     """For a changed priority of a pending ask: its place in the partition. 0: not asked."""
     complete: _builtins.bool
     """Nothing was left out; otherwise the notes say what was."""
+    rejected: _builtins.str
+    """Why the application or its asks would be rejected, as the shim would hear it. Empty: they would be accepted. Nothing
+    else is told then.
+    """
     @_builtins.property
     def placed(self) -> _containers.RepeatedCompositeFieldContainer[Global___ForecastPlacement]:
         """Asks that would be placed at once. Those that are only supposed are called "what-if-1" and so on."""
@@ -1275,10 +1282,11 @@ class WhatIfResponse(_message.Message):
         position: _builtins.int = ...,
         complete: _builtins.bool = ...,
         notes: _abc.Iterable[_builtins.str] | None = ...,
+        rejected: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["complete", b"complete", "displaced", b"displaced", "enforcements", b"enforcements", "notes", b"notes", "placed", b"placed", "position", b"position", "preemptions", b"preemptions", "waiting", b"waiting"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["complete", b"complete", "displaced", b"displaced", "enforcements", b"enforcements", "notes", b"notes", "placed", b"placed", "position", b"position", "preemptions", b"preemptions", "rejected", b"rejected", "waiting", b"waiting"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

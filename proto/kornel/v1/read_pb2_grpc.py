@@ -152,7 +152,7 @@ class ReadServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def GetHealthReport(self, request, context):
-        """The checks that the core makes of itself, as of the last time it did; makes them if it never has.
+        """The checks that the core makes of itself, made anew for each call.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

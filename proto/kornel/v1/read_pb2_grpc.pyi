@@ -63,7 +63,7 @@ class ReadServiceStub:
     ListClaims: _grpc.UnaryUnaryMultiCallable[_read_pb2.ListClaimsRequest, _read_pb2.ListClaimsResponse]
     """The room that is kept for asks which are not placed yet, by the key of the ask."""
     GetHealthReport: _grpc.UnaryUnaryMultiCallable[_read_pb2.GetHealthReportRequest, _read_pb2.GetHealthReportResponse]
-    """The checks that the core makes of itself, as of the last time it did; makes them if it never has."""
+    """The checks that the core makes of itself, made anew for each call."""
     ListRefusals: _grpc.UnaryUnaryMultiCallable[_read_pb2.ListRefusalsRequest, _read_pb2.ListRefusalsResponse]
     """The latest entries and configurations that the core refused, the newest first; some hundreds of each kind are kept.
     Configurations belong to every partition. OK for an unknown partition: entries name such ones, too.
@@ -99,7 +99,7 @@ class ReadServiceAsyncStub(ReadServiceStub):
     ListClaims: _aio.UnaryUnaryMultiCallable[_read_pb2.ListClaimsRequest, _read_pb2.ListClaimsResponse]  # type: ignore[assignment]
     """The room that is kept for asks which are not placed yet, by the key of the ask."""
     GetHealthReport: _aio.UnaryUnaryMultiCallable[_read_pb2.GetHealthReportRequest, _read_pb2.GetHealthReportResponse]  # type: ignore[assignment]
-    """The checks that the core makes of itself, as of the last time it did; makes them if it never has."""
+    """The checks that the core makes of itself, made anew for each call."""
     ListRefusals: _aio.UnaryUnaryMultiCallable[_read_pb2.ListRefusalsRequest, _read_pb2.ListRefusalsResponse]  # type: ignore[assignment]
     """The latest entries and configurations that the core refused, the newest first; some hundreds of each kind are kept.
     Configurations belong to every partition. OK for an unknown partition: entries name such ones, too.
@@ -186,7 +186,7 @@ class ReadServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _read_pb2.GetHealthReportRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_read_pb2.GetHealthReportResponse, _abc.Awaitable[_read_pb2.GetHealthReportResponse]]:
-        """The checks that the core makes of itself, as of the last time it did; makes them if it never has."""
+        """The checks that the core makes of itself, made anew for each call."""
 
     @_abc_1.abstractmethod
     def ListRefusals(

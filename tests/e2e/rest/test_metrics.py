@@ -12,6 +12,7 @@ import pytest
 
 from kornel.core.telling.reader import PartitionReader
 from kornel.si.v1 import si_pb2 as si
+from tests.e2e.harness import resource
 from tests.e2e.rest.shim import TREE, Cluster, rest_cluster
 from tests.exposition import by_key, parse, types
 
@@ -139,6 +140,50 @@ async def test_case_56_containers_by_queue(fresh: Cluster) -> None:
     now = await values(fresh)
     assert now["yunikorn_root_a_a_b_queue_container", "allocated"] == 1
     assert now["kornel_queue_containers_total", "root.a.a-b", "allocated"] == 1
+
+
+@pytest.mark.parametrize("style", ["Soft", "Hard"])
+async def test_containers_that_were_allocated_and_not_released_run(cluster: Cluster, style: str) -> None:
+    """A placeholder that never ran is not released, and what a node takes along is."""
+    name = "yunikorn_scheduler_container_allocation_attempt_total"
+    queue = "kornel_queue_containers_total", "root.a.a1"
+
+    async def running() -> tuple[float, float, int]:
+        found = await values(cluster)
+        history = await cluster.get("/ws/v1/history/containers")
+        return (
+            found[name, "allocated"] - found[name, "released"],
+            found[*queue, "allocated"] - found[*queue, "released"],
+            int(history[-1]["totalContainers"]),
+        )
+
+    await cluster.node("n1", vcore=3)
+    for number in range(3):
+        gang = f"gang-{number}"
+        await cluster.submit(
+            gang, queue="root.a.a1", gangSchedulingStyle=style, executionTimeoutMilliSeconds=10_000,
+            placeholderAsk=resource(vcore=5),
+        )  # fmt: skip
+        for member in range(5):
+            fields = {"placeholder": True, "taskGroupName": "g"}
+            await cluster.ask(f"{gang}-{member}", gang, fields, vcore=1)
+        await cluster.wait(70)
+        for member in range(5):
+            await cluster.release(f"{gang}-{member}", gang, si.TIMEOUT)
+        await cluster.wait(60)
+        if (await values(cluster)).get((*queue, "allocated")):
+            assert await running() == (0, 0, 0)
+    await cluster.submit("app", queue="root.a.a1")
+    await cluster.ask("k1", vcore=1)
+    await cluster.ask("k2", vcore=1)
+    await cluster.ask("waits", vcore=100)
+    await cluster.release("waits")
+    await cluster.wait(60)
+    assert await running() == (2, 2, 2)
+    await cluster.node_action("n1", si.NodeInfo.DECOMISSION)
+    await cluster.wait(60)
+    assert await running() == (0, 0, 0)
+    assert (await values(cluster))[name, "allocated"] >= 2
 
 
 async def test_case_57_resources_of_queues(cluster: Cluster) -> None:

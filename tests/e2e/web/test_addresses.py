@@ -92,7 +92,7 @@ async def test_a_list_is_saved_as_it_is_shown(browser: Browser, demo: str) -> No
         download = await saved.value
         lines = (await download.path()).read_text().splitlines()
         assert download.suggested_filename == "nodes.csv"
-        assert lines[0].startswith("Node,State,Fullest")
+        assert lines[0].startswith('Node,State,"Fullest, %"')
         assert [line.partition(",")[0] for line in lines[1:]] == ["node-3", "node-2", "node-1", "node-0"]
         shown.check()
 

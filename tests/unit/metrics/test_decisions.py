@@ -13,14 +13,13 @@ from kornel.core.domain.effects import (
     ApplicationUpdated,
     NodeRejected,
     PreemptionDecided,
-    Released,
     VictimRecord,
 )
 from kornel.core.domain.reasons import Outcome
 from kornel.core.domain.resources import Resources
 from kornel.core.metrics import decisions as module
 from kornel.core.metrics import preemptions
-from kornel.core.metrics.decisions import Decisions
+from kornel.core.metrics.decisions import Decisions, QueueCounts
 from kornel.core.service.machine.clock import SECOND_NS, ManualClock
 
 PARTITION = "[rm]default"
@@ -47,15 +46,23 @@ class Desk:
         self.decisions.observe([Allocated(spec, node_id, Resources())])
 
 
-def test_allocations_and_releases_count_for_the_queue_of_their_application() -> None:
+def test_allocations_count_for_the_queue_of_their_application() -> None:
     desk = Desk()
     spec = AllocationSpec("k", "app", PARTITION, None)
     desk.decisions.observe([ApplicationAccepted("app"), Allocated(spec, "n", Resources())])
     desk.queues.clear()
-    desk.decisions.observe([Released(PARTITION, "app", "k", 1, ""), Released(PARTITION, "stranger", "k", 1, "")])
-    counted = desk.decisions.queues["root.a"]
-    assert (counted.allocated, counted.released) == (1, 1)
-    assert desk.decisions.effects[Released] == 2
+    desk.placed()
+    assert desk.decisions.queues["root.a"].allocated == desk.decisions.everywhere.allocated == 2
+
+
+def test_what_was_allocated_and_not_released_runs() -> None:
+    """Neither count falls, even where some ran before anything was counted."""
+    counted, shown = QueueCounts(), []
+    for allocated, running in ((3, 5), (2, 4), (0, 6), (0, 0)):
+        counted.allocated += allocated
+        counted.match_running(running)
+        shown.append((counted.allocated, counted.released))
+    assert shown == [(5, 0), (7, 3), (9, 3), (9, 9)]
 
 
 def test_an_application_that_ends_counts_for_the_queue_it_was_in() -> None:

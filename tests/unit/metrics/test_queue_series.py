@@ -34,9 +34,12 @@ class Tree:
         guaranteed: Mapping[int, int] | None = None,
         most_apps: int = 0,
         apps: Mapping[AppState, int] | None = None,
+        running: int = 0,
     ) -> None:
         none = (0,) * len(self.types)
-        self.queues[path] = QueueGauges(path, guaranteed or {}, maximum or {}, used, none, none, most_apps, apps or {})
+        self.queues[path] = QueueGauges(
+            path, guaranteed or {}, maximum or {}, used, none, none, most_apps, apps or {}, running
+        )
 
     @property
     def gauges(self) -> PartitionGauges:
@@ -110,9 +113,9 @@ def test_a_removed_queue_takes_its_series_along_but_for_the_total() -> None:
 def test_queues_whose_names_differ_in_foreign_characters_share_a_counter() -> None:
     """Case 56."""
     tree, one, other = Tree(), QueueCounts(), QueueCounts()
-    one.allocated, other.allocated, other.released = 1, 2, 1
-    tree.put("root.a-b")
-    tree.put("root.a_b")
+    one.allocated, other.allocated = 1, 2
+    tree.put("root.a-b", running=1)
+    tree.put("root.a_b", running=1)
     found = samples(QueueSeries(), tree, counts={"root.a-b": one, "root.a_b": other})
     assert found["yunikorn_root_a_b_queue_container", "allocated"] == 3
     assert found["yunikorn_root_a_b_queue_container", "released"] == 1

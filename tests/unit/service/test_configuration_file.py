@@ -16,11 +16,12 @@ from kornel.core.engine.engine import Engine
 from kornel.core.service.configuration.configuration_file import ConfigurationFile
 from kornel.core.service.configuration.configuration_history import Origin
 from kornel.core.service.configuration.configuring import Configurator
+from kornel.core.service.configuration.judging import Judge
 from kornel.core.service.logs.logs import LogFormat, LogLevel, build_logger
 from kornel.core.service.machine.clock import ManualClock
 from kornel.core.service.machine.garbage import GarbageKeeper
 from kornel.core.service.metrics.metrics import ServiceMetrics
-from kornel.core.service.runner.gate import OpenGate
+from kornel.core.service.runner.journal_port import OpenGate
 from kornel.core.service.runner.runner import PartitionRunner
 from kornel.core.service.streams.streams import Switchboard
 from kornel.core.service.wire.status_codes import JournalFull
@@ -71,6 +72,7 @@ class Desk:
             clock=self.clock,
             logger=logger,
             garbage=garbage,
+            judge=Judge({}, logger=logger),
             default=text("a"),
             on_problem=self.problems.append,
         )

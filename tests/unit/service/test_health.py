@@ -181,6 +181,25 @@ async def test_books_that_do_not_add_up(site: Site) -> None:
 
 
 @pytest.mark.parametrize(
+    ("step", "short"),
+    [
+        ("resize n1 vcore=5 memory=10", 996),
+        ("foreign f node=n1 vcore=2000000", 1_991_000),
+        ("resize-ask k vcore=9000000 node=n1", 8_990_001),
+        ("run more app=app1 node=n1 vcore=99999999", 99_991_000),
+    ],
+)
+async def test_a_node_that_carries_more_than_it_has(site: Site, step: str, short: int) -> None:
+    """The check names node and amount, whatever made it so; who asks anew hears it at once."""
+    await site.keeper.check()
+    site.stage.play([step])
+    assert site.keeper.report is not None
+    assert site.keeper.report.healthy
+    found = (await site.keeper.check()).checks[3]
+    assert (found.succeeded, found.diagnosis) == (False, f"n1: available vcore=-{short}")
+
+
+@pytest.mark.parametrize(
     ("text", "expected"),
     [(None, DEFAULT_INTERVAL_NS), ("abc", DEFAULT_INTERVAL_NS), ("0", None), ("-5s", None), ("1s", SECOND_NS)],
 )

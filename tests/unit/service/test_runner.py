@@ -33,8 +33,8 @@ from kornel.core.service.machine.garbage import GarbageKeeper
 from kornel.core.service.machine.loop_time import BREATHS
 from kornel.core.service.metrics.metrics import ServiceMetrics
 from kornel.core.service.runner import runner as runner_module
-from kornel.core.service.runner.gate import Gate, OpenGate
 from kornel.core.service.runner.intake_queue import ENTRIES_PER_TURN, FEW_ENTRIES
+from kornel.core.service.runner.journal_port import Gate, OpenGate
 from kornel.core.service.runner.runner import PartitionRunner
 from kornel.core.service.streams.resuming import Kind
 from kornel.core.service.streams.streams import Stream, Switchboard

@@ -14,6 +14,7 @@ from kornel.core.domain.effects import Effect, NodeAccepted
 from kornel.core.process.history import ManagerHistory
 from kornel.core.service.callbacks.callback_board import CallbackBoard
 from kornel.core.service.configuration.configuring import Configurator
+from kornel.core.service.configuration.judging import Judge
 from kornel.core.service.logs.logs import LogFormat, LogLevel, build_logger
 from kornel.core.service.machine.clock import ManualClock
 from kornel.core.service.machine.garbage import GarbageKeeper
@@ -67,7 +68,13 @@ class Served:
             garbage=GarbageKeeper(enabled=False),
         )
         callbacks = CallbackBoard(clock=clock, metrics=self.metrics, logger=logger)
-        configurator = Configurator(self.runner, clock=clock, logger=logger, garbage=GarbageKeeper(enabled=False))
+        configurator = Configurator(
+            self.runner,
+            clock=clock,
+            logger=logger,
+            garbage=GarbageKeeper(enabled=False),
+            judge=Judge({}, logger=logger),
+        )
         managers = Managers(
             Place(self.runner, self.board, callbacks, PresenceKeeper(clock), configurator, print, ManagerHistory(None)),
             lobby=Lobby(Switchboard(self.metrics), callbacks),

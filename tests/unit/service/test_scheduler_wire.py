@@ -585,16 +585,16 @@ def test_application_and_node_answers_are_encoded() -> None:
     accepted, rejected = ApplicationAccepted("a"), ApplicationRejected("b", "no-queue: x")
     updated = ApplicationUpdated("a", "Running", 17, "runApplication")
     assert list_key(accepted) == list_key(rejected) != list_key(updated)
-    answer = si.ApplicationResponse.FromString(encoder.applications([accepted, rejected]))
+    answer = si.ApplicationResponse.FromString(encoder.encode_applications([accepted, rejected]))
     assert ([e.applicationID for e in answer.accepted], answer.rejected[0].reason) == (["a"], "no-queue: x")
-    change = si.ApplicationResponse.FromString(encoder.applications([updated])).updated[0]
+    change = si.ApplicationResponse.FromString(encoder.encode_applications([updated])).updated[0]
     assert (change.applicationID, change.state, change.stateTransitionTimestamp, change.message) == (
         "a",
         "Running",
         17,
         "runApplication",
     )
-    nodes = si.NodeResponse.FromString(encoder.nodes([NodeAccepted("n"), NodeRejected("m", "node-exists: m")]))
+    nodes = si.NodeResponse.FromString(encoder.encode_nodes([NodeAccepted("n"), NodeRejected("m", "node-exists: m")]))
     assert (nodes.accepted[0].nodeID, nodes.rejected[0].nodeID) == ("n", "m")
 
 

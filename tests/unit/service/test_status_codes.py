@@ -10,8 +10,8 @@ from google.rpc import error_details_pb2, status_pb2
 
 from kornel.core.config.text.problems import ConfigError, Problem, Severity
 from kornel.core.domain.commands import CommandRefused, Fault
-from kornel.core.service.wire.retry_info import DETAILS_KEY
 from kornel.core.service.wire.status_codes import (
+    DETAILS_KEY,
     DETAILS_LIMIT,
     PROBLEMS_KEY,
     PROBLEMS_LIMIT,

@@ -10,7 +10,6 @@ from kornel.core.domain.commands import (
     AllocationSpec,
     ApplicationSpec,
     AttachCallbacks,
-    CommandRefused,
     NodeAction,
     NodeSpec,
     RegisterManager,
@@ -155,8 +154,8 @@ def test_slices_that_find_no_rack_are_named_with_the_rack_that_comes_closest(eng
 
 
 def test_a_level_that_the_topology_does_not_have_is_named(engine: Engine) -> None:
-    (waits,) = ask(engine, 3, 2, "root.poor", required="block").waits
-    assert waits.reason == "gang-incomplete: the topology of the partition has no such level: block"
+    refused = ask(engine, 3, 2, "root.poor", required="block").rejected
+    assert refused.startswith("invalid-topology: no level 'block' in the topology of the partition")
 
 
 def test_a_gang_without_a_topology_is_told_how_many_find_a_place(engine: Engine) -> None:
@@ -196,6 +195,5 @@ def test_a_note_says_that_the_shim_was_not_asked(engine: Engine) -> None:
     assert note in ask(engine, 2, 1).notes
 
 
-def test_a_wish_that_makes_no_sense_is_refused(engine: Engine) -> None:
-    with pytest.raises(CommandRefused):
-        ask(engine, 2, 1, required="rack", preferred="rack")
+def test_a_wish_that_makes_no_sense_would_be_rejected(engine: Engine) -> None:
+    assert ask(engine, 2, 1, required="rack", preferred="rack").rejected.startswith("invalid-topology: ")

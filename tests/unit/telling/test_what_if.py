@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import io
 import json
+import pickle
+from multiprocessing.reduction import ForkingPickler
 from typing import Any
 
 import pytest
@@ -27,8 +28,7 @@ from kornel.core.domain.effects import ApplicationRejected, Effect
 from kornel.core.domain.resources import Resources
 from kornel.core.engine.engine import Engine
 from kornel.core.service.configuration.configuration_wire import impact_message
-from kornel.core.service.configuration.judge_process import add_length, read_frame
-from kornel.core.service.configuration.preview_process import Untried, answer_request, read_answer, request_frames
+from kornel.core.service.configuration.reading_process import Judgement, Untried, answer_request, request_messages
 from kornel.core.telling.configuration import task_moment
 from kornel.core.telling.configuration.configuration_preview import ConfigurationPreview
 from kornel.core.telling.configuration.impact import Impact, QueueChange, QueueChangeKind, SettingChange
@@ -107,10 +107,10 @@ class Core:
 
     def ask_elsewhere(self, preview: ConfigurationPreview, config: str) -> bytes | Untried:
         """The answer of the process for large texts."""
-        request = io.BytesIO(b"".join(map(add_length, request_frames(self.config, config, preview))))
-        in_force = read_frame(request)
-        assert in_force is not None
-        return read_answer(answer_request(ConfigurationReader(), in_force.decode(), request))
+        messages = [ForkingPickler.dumps(message) for message in request_messages(self.config, config, preview)]
+        answer = answer_request(ConfigurationReader(), lambda: pickle.loads(messages.pop(0)))  # noqa: S301 - it is ours
+        assert not isinstance(answer, Judgement)
+        return answer
 
     def update(self, config: str) -> None:
         self.config = config

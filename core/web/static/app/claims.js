@@ -2,7 +2,7 @@
 
 import { DataTable } from "./data_table.js";
 import { link, openDetails, setLink } from "./links.js";
-import { amounts, moment, since, span, words } from "./units.js";
+import { amounts, momentOrNone, since, span, words } from "./units.js";
 
 const ROWS = 6;
 
@@ -35,9 +35,9 @@ const COLUMNS = [
   { key: "held", title: "Kept", value: (one) => amounts(one.held), width: "minmax(64px, 1.2fr)", wide: true },
   { key: "missing", title: "Missing", value: (one) => amounts(one.missing) || "nothing", width: "minmax(64px, 1.2fr)" },
   { key: "victims", title: "Victims", value: (one) => one.victims ?? 0, text: (one) => one.victims ?? "–", number: true, width: "58px", wide: true },
-  { key: "since", title: "Since", value: (one) => one.since, text: (one) => `${since(one.since)} ago`, number: true, width: "84px", wide: true },
-  { key: "idle", title: "No progress", value: (one) => one.idle ?? 0, text: (one) => span((one.idle ?? 0) / 1e6), number: true, width: "88px" },
-  { key: "lapses", title: "Lapses", value: (one) => one.lapses ?? Infinity, text: (one) => (one.lapses ? moment(one.lapses) : "–"), number: true, width: "140px", wide: true },
+  { key: "since", title: "Since", value: (one) => one.since, text: (one) => `${since(one.since)} ago`, saved: [["Since", (one) => momentOrNone(one.since)]], number: true, width: "84px", wide: true },
+  { key: "idle", title: "No progress", value: (one) => one.idle ?? 0, text: (one) => span((one.idle ?? 0) / 1e6), saved: [["No progress, s", (one) => (one.idle ?? 0) / 1e9]], number: true, width: "88px" },
+  { key: "lapses", title: "Lapses", value: (one) => one.lapses ?? Infinity, text: (one) => momentOrNone(one.lapses) || "–", saved: [["Lapses", (one) => momentOrNone(one.lapses)]], number: true, width: "140px", wide: true },
 ];
 
 /** Returns what a claim is on in words: a node without its kind. */

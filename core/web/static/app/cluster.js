@@ -6,6 +6,8 @@ import { Poller } from "./poller.js";
 import { typesOf } from "./units.js";
 
 const KEPT_MS = 10 * 60_000;
+/** The samples of the stored history for that time: it has one a minute. */
+const POINTS = 20;
 
 /** Emits `change` with each answer, and `partition` when another partition is chosen. */
 class Cluster extends EventTarget {
@@ -32,6 +34,7 @@ class Cluster extends EventTarget {
     if (name === this.name) return;
     this.name = name;
     this.samples = [];
+    this.#recall(name).catch(() => {});
     this.dispatchEvent(new Event("partition"));
     this.dispatchEvent(new Event("change"));
   }
@@ -46,14 +49,30 @@ class Cluster extends EventTarget {
     this.dispatchEvent(new Event("change"));
   }
 
+  /** Begins the samples with those of the stored history, so that a reload loses nothing. */
+  async #recall(name) {
+    const { enabled } = await api.call("HistoryService/GetHistoryStatus");
+    if (!enabled) return;
+    const since = Date.now() - KEPT_MS;
+    const { points } = await api.call("HistoryService/ListUsage", { partition: name, sinceNs: `${since}000000`, untilNs: `${Date.now()}000000`, pointCount: POINTS });
+    if (name !== this.name) return;
+    const before = this.samples[0]?.at ?? Infinity;
+    this.samples.unshift(...points.map((point) => ({ at: point.atNs / 1e6, shares: sharesOf(point.max, point.used) })).filter(({ at }) => at < before));
+    this.dispatchEvent(new Event("change"));
+  }
+
   #sample() {
-    const { capacity = {}, usedCapacity = {} } = this.partition?.capacity ?? {};
+    const { capacity, usedCapacity } = this.partition?.capacity ?? {};
     const now = Date.now();
-    const shares = {};
-    for (const type of typesOf(capacity)) if (capacity[type] > 0) shares[type] = (usedCapacity[type] ?? 0) / capacity[type];
-    this.samples.push({ at: now, shares });
+    this.samples.push({ at: now, shares: sharesOf(capacity, usedCapacity) });
     while (this.samples[0].at < now - KEPT_MS) this.samples.shift();
   }
+}
+
+function sharesOf(capacity = {}, used = {}) {
+  const shares = {};
+  for (const type of typesOf(capacity)) if (capacity[type] > 0) shares[type] = (used[type] ?? 0) / capacity[type];
+  return shares;
 }
 
 export const cluster = new Cluster();

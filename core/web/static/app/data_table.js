@@ -20,7 +20,8 @@ export class DataTable {
    * label     accessible name
    * noun      what a row is, such as "node"
    * columns   a list of { key, title, value(item), text(item), draw(cell, item), width, number, wide }:
-   *           value   what is sorted by, and what the CSV has
+   *           value   what is sorted by
+   *           saved   what the CSV has: a list of titles, each with a function of the item; absent: title and value
    *           text    what is shown; absent: the value
    *           draw    shows it in a cell instead
    *           wide    left out where there is little room
@@ -29,6 +30,7 @@ export class DataTable {
    * open      Enter or click
    * sort      column at first, with "-" the greatest first; empty: as the items come
    * remote    the core sorts and filters: `onChange` is called instead
+   * all       fetches every item for the CSV; absent: those that are shown
    */
   constructor(options) {
     this.options = { name: "", sort: "", height: 32, noun: "row", open: () => {}, onChange: () => {}, ...options };
@@ -82,6 +84,7 @@ export class DataTable {
   /** Show `items`. `total`: their number if the core filters them; `problem`: why there is nothing to show. */
   show(items, { grown = 0, total = null, problem = "" } = {}) {
     this.#items = items;
+    setAttribute(this.root, "aria-busy", null);
     const found = this.options.remote ? items : this.#sorted(this.#filtered(items));
     this.#found = found;
     const before = grown && found !== items ? found.filter((item) => items.indexOf(item, 0) < grown).length : grown;
@@ -116,8 +119,10 @@ export class DataTable {
   #choose(name, value) {
     address.set({ [this.#parameter(name)]: value }, { replace: true });
     this.#markOrder();
-    if (this.options.remote) this.options.onChange();
-    else this.show(this.#items);
+    if (this.options.remote) {
+      setAttribute(this.root, "aria-busy", "true");
+      this.options.onChange();
+    } else this.show(this.#items);
   }
 
   #makeHead() {
@@ -177,8 +182,15 @@ export class DataTable {
     setAttribute(row, "aria-label", this.options.describe?.(item) ?? this.columns.map((column) => textOf(column, item)).filter(Boolean).join(", "));
   }
 
-  #save() {
-    const rows = [this.columns.map((column) => column.title), ...this.#found.map((item) => this.columns.map((column) => column.value(item) ?? ""))];
+  async #save() {
+    const columns = this.columns.flatMap((column) => column.saved ?? [[column.title, column.value]]);
+    let items = this.#found;
+    try {
+      items = (await this.options.all?.()) ?? items;
+    } catch (error) {
+      return setText(this.count, error.message);
+    }
+    const rows = [columns.map(([title]) => title), ...items.map((item) => columns.map(([, value]) => value(item) ?? ""))];
     saveAs(`${plural(this.options.noun).replaceAll(" ", "-")}.csv`, rows.map(csvLine).join(""));
   }
 }

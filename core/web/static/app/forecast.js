@@ -25,6 +25,7 @@ function shortTable(heads, rows, numbers = []) {
 /** Shows the answer to a what-if: the verdict, then the asks that are placed, the allocations that have to leave, and the
     asks that wait. */
 export function forecastReport(found) {
+  if (found.rejected) return [el("p", { class: "verdict bad", text: `It would be rejected: ${found.rejected}` })];
   const victims = [...found.preemptions, ...found.enforcements].reduce((sum, one) => sum + one.victims.length, 0);
   const waiting = found.waiting.reduce((sum, one) => sum + one.askCount, 0);
   const verdict = [

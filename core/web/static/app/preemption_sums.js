@@ -4,7 +4,7 @@ import { api } from "./api.js";
 import { DataTable } from "./data_table.js";
 import { el } from "./dom.js";
 import { link, setLink } from "./links.js";
-import { amount, amounts, nameOf, typesOf } from "./units.js";
+import { amount, amounts, headOf, inUnit, nameOf, typesOf } from "./units.js";
 
 /** The ways to sum up: the word in the address, the text, and the core's word. */
 export const PARTIES = { "": ["By queue", ""], user: ["By user", "PREEMPTION_PARTY_USER"], application: ["By application", "PREEMPTION_PARTY_APPLICATION"] };
@@ -47,7 +47,7 @@ function columns(kind, types, left) {
     { key: `${kind}-giver`, title: "From", value: (one) => one.giver, draw: (cell, one) => drawParty(cell, kind, one.giver, one.giver === one.taker), width: "minmax(56px, 1.2fr)" },
     { key: "victims", title: "Victims", value: (one) => one.victims, number: true, width: "66px" },
     ...(left ? [{ key: "left", title: "Left", value: (one) => one.left, number: true, width: "54px" }] : []),
-    ...types.map((type, at) => ({ key: type, title: nameOf(type), value: (one) => one.resource[type] ?? 0, text: (one) => amount(type, one.resource[type] ?? 0), number: true, wide: at > 0, width: "minmax(56px, 0.7fr)" })),
+    ...types.map((type, at) => ({ key: type, title: nameOf(type), saved: [[headOf(type), (one) => inUnit(type, one.resource[type] ?? 0)]], value: (one) => one.resource[type] ?? 0, text: (one) => amount(type, one.resource[type] ?? 0), number: true, wide: at > 0, width: "minmax(56px, 0.7fr)" })),
     ...(types.length === 4 ? [{ key: "all", title: "All amounts", value: (one) => amounts(one.resource), wide: true, width: "minmax(110px, 1.4fr)" }] : []),
   ];
 }

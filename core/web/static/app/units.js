@@ -24,6 +24,12 @@ export const unitOf = (type) => UNITS[type] ?? "";
 /** Returns the name of a type for a heading. */
 export const nameOf = (type) => ({ vcore: "CPU", memory: "Memory" })[type] ?? type;
 
+/** The heading of a column of amounts: the type, what of it, and the unit. */
+export const headOf = (type, what = "") => [[nameOf(type), what].filter(Boolean).join(" "), unitOf(type)].filter(Boolean).join(", ");
+
+/** An amount in the unit that `headOf` names, as a number; empty: there is none. */
+export const inUnit = (type, amount) => (amount === undefined ? "" : amount / (SCALES[type] ?? 1));
+
 /** An amount without its unit. */
 export function bare(type, amount) {
   const value = (amount ?? 0) / (SCALES[type] ?? 1);
@@ -71,6 +77,9 @@ export function moment(ns) {
   const at = new Date(ns / 1e6);
   return `${at.getFullYear()}-${two(at.getMonth() + 1)}-${two(at.getDate())} ${clock(ns)}`;
 }
+
+/** The same; empty: there is no time. */
+export const momentOrNone = (ns) => (ns ? moment(ns) : "");
 
 /** A length of time. */
 export function span(ms) {

@@ -11,7 +11,7 @@ import { link, openDetails, setLink } from "../links.js";
 import { meter, meterWords, setMeter } from "../meter.js";
 import { rights } from "../rights.js";
 import { changeButton } from "../changes.js";
-import { amounts, count, moment, nameOf, percent, readable, share, since, typesOf, words } from "../units.js";
+import { amounts, count, moment, momentOrNone, nameOf, percent, readable, share, since, typesOf, words } from "../units.js";
 
 export async function node(name) {
   const [found, why] = await Promise.all([api.get(inPartition(`node/${encodeURIComponent(name)}`)), api.get(inPartition(`explain?node=${encodeURIComponent(name)}`)), rights.load()]);
@@ -99,7 +99,7 @@ function allocationTable(allocations) {
       { key: "allocation", title: "Allocation", value: (one) => one.allocationKey, draw: (cell, one) => inLink(cell, "ask", one.allocationKey), width: "minmax(120px, 1.6fr)" },
       { key: "application", title: "Application", value: (one) => one.applicationId, draw: (cell, one) => inLink(cell, "application", one.applicationId), width: "minmax(80px, 1fr)", wide: true },
       { key: "holds", title: "Holds", value: (one) => amounts(one.resource), width: "minmax(96px, 1.2fr)" },
-      { key: "since", title: "Placed", value: (one) => one.allocationTime ?? 0, text: (one) => (one.allocationTime ? `${since(one.allocationTime)} ago` : ""), number: true, width: "92px" },
+      { key: "since", title: "Placed", value: (one) => one.allocationTime ?? 0, text: (one) => (one.allocationTime ? `${since(one.allocationTime)} ago` : ""), saved: [["Placed", (one) => momentOrNone(one.allocationTime)]], number: true, width: "92px" },
     ],
   });
   table.show(allocations);

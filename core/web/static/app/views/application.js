@@ -11,7 +11,7 @@ import { kinds } from "../kinds.js";
 import { link, openDetails, setLink } from "../links.js";
 import { pastAllocations } from "../past_allocations.js";
 import { Poller } from "../poller.js";
-import { amounts, bare, counted, moment, nameOf, shortMoment, since, span, typesOf, unitOf } from "../units.js";
+import { amounts, bare, counted, headOf, inUnit, moment, momentOrNone, shortMoment, since, span, typesOf } from "../units.js";
 
 const ENDED = ["Completed", "Failed", "Rejected", "Expired", "Removed"];
 
@@ -156,7 +156,7 @@ export class ApplicationView {
     try {
       const { allocations, problem } = await pastAllocations(app);
       if (wanted !== this.pastOf) return;
-      this.past.setColumns(pastColumns(typesOf(...allocations.slice(0, 50).map((one) => one.resource))));
+      this.past.setColumns(pastColumns(typesOf(...allocations.map((one) => one.resource))));
       this.past.show(allocations, { problem });
       this.past.root.style.setProperty("--rows", Math.min(Math.max(allocations.length, 1), 16));
     } catch (error) {
@@ -190,7 +190,7 @@ export class ApplicationView {
     this.amounts.replaceChildren(amountTable({ Used: app.usedResource, Placeholders: app.placeholderResource, Pending: app.pendingResource, Peak: app.maxUsedResource }));
     const allocations = app.allocations ?? [];
     const asks = app.requests ?? [];
-    const types = typesOf(...allocations.slice(0, 50).map((one) => one.resource), ...asks.slice(0, 50).map((one) => one.resource));
+    const types = typesOf(...[...allocations, ...asks].map((one) => one.resource));
     this.allocations.setColumns(allocationColumns(types));
     this.asks.setColumns(askColumns(types));
     this.allocations.show(allocations);
@@ -231,7 +231,9 @@ function courseTable(log) {
 }
 
 const amountColumns = (types) =>
-  types.map((type, at) => ({ key: type, wide: at > 0, title: `${nameOf(type)}${unitOf(type) ? `, ${unitOf(type)}` : ""}`, value: (one) => one.resource?.[type] ?? 0, text: (one) => bare(type, one.resource?.[type] ?? 0), number: true, width: "minmax(54px, 0.6fr)" }));
+  types.map((type, at) => ({ key: type, wide: at > 0, title: headOf(type), saved: [[headOf(type), (one) => inUnit(type, one.resource?.[type] ?? 0)]], value: (one) => one.resource?.[type] ?? 0, text: (one) => bare(type, one.resource?.[type] ?? 0), number: true, width: "minmax(54px, 0.6fr)" }));
+
+const secondsSince = (ns) => (ns ? Math.round(Date.now() / 1e3 - ns / 1e9) : "");
 
 function allocationColumns(types) {
   return [
@@ -239,8 +241,8 @@ function allocationColumns(types) {
     { key: "node", title: "Node", value: (one) => one.nodeId, draw: (cell, one) => drawLink(cell, "node", one.nodeId), width: "minmax(70px, 1.2fr)" },
     { key: "priority", title: "Priority", value: (one) => Number(one.priority ?? 0), number: true, width: "72px", wide: true },
     ...amountColumns(types),
-    { key: "placed", title: "Placed", value: (one) => one.allocationTime ?? 0, text: (one) => (one.allocationTime ? shortMoment(one.allocationTime) : ""), number: true, width: "92px", wide: true },
-    { key: "age", title: "Runs for", value: (one) => (one.allocationTime ? Date.now() * 1e6 - one.allocationTime : 0), text: (one) => (one.allocationTime ? since(one.allocationTime) : ""), number: true, width: "80px" },
+    { key: "placed", title: "Placed", value: (one) => one.allocationTime ?? 0, text: (one) => (one.allocationTime ? shortMoment(one.allocationTime) : ""), saved: [["Placed", (one) => momentOrNone(one.allocationTime)]], number: true, width: "92px", wide: true },
+    { key: "age", title: "Runs for", value: (one) => (one.allocationTime ? Date.now() * 1e6 - one.allocationTime : 0), text: (one) => (one.allocationTime ? since(one.allocationTime) : ""), saved: [["Runs for, s", (one) => secondsSince(one.allocationTime)]], number: true, width: "80px" },
     { key: "notes", title: "Notes", value: (one) => [one.placeholder && "placeholder", one.taskGroupName, one.originator && "originator", one.preempted && "being released"].filter(Boolean).join(", "), width: "minmax(70px, 0.8fr)", wide: true },
   ];
 }
@@ -250,9 +252,9 @@ function pastColumns(types) {
     { key: "key", title: "Allocation", value: (one) => one.key, draw: (cell, one) => drawLink(cell, "ask", one.key), width: "minmax(90px, 1.4fr)" },
     { key: "node", title: "Node", value: (one) => one.node, draw: (cell, one) => drawLink(cell, "node", one.node), width: "minmax(70px, 1.2fr)" },
     ...amountColumns(types),
-    { key: "placed", title: "Placed", value: (one) => one.placed, text: (one) => (one.placed ? shortMoment(one.placed) : "not known"), number: true, width: "92px" },
-    { key: "ended", title: "Ended", value: (one) => one.ended, text: (one) => (one.ended ? shortMoment(one.ended) : "not known"), number: true, width: "92px", wide: true },
-    { key: "ran", title: "Ran for", value: (one) => (one.ended && one.placed ? one.ended - one.placed : 0), text: (one) => (one.ended && one.placed ? span((one.ended - one.placed) / 1e6) : ""), number: true, width: "80px", wide: true },
+    { key: "placed", title: "Placed", value: (one) => one.placed, text: (one) => (one.placed ? shortMoment(one.placed) : "not known"), saved: [["Placed", (one) => momentOrNone(one.placed)]], number: true, width: "92px" },
+    { key: "ended", title: "Ended", value: (one) => one.ended, text: (one) => (one.ended ? shortMoment(one.ended) : "not known"), saved: [["Ended", (one) => momentOrNone(one.ended)]], number: true, width: "92px", wide: true },
+    { key: "ran", title: "Ran for", value: (one) => (one.ended && one.placed ? one.ended - one.placed : 0), text: (one) => (one.ended && one.placed ? span((one.ended - one.placed) / 1e6) : ""), saved: [["Ran for, s", (one) => (one.ended && one.placed ? (one.ended - one.placed) / 1e9 : "")]], number: true, width: "80px", wide: true },
     { key: "how", title: "How it ended", value: (one) => one.how, width: "minmax(70px, 0.8fr)", wide: true },
   ];
 }
@@ -262,7 +264,7 @@ function askColumns(types) {
     { key: "key", title: "Ask", value: (one) => one.allocationKey, draw: (cell, one) => drawLink(cell, "ask", one.allocationKey), width: "minmax(90px, 1.4fr)" },
     { key: "priority", title: "Priority", value: (one) => Number(one.priority ?? 0), number: true, width: "72px" },
     ...amountColumns(types),
-    { key: "age", title: "Waits for", value: (one) => (one.requestTime ? Date.now() * 1e6 - one.requestTime : 0), text: (one) => (one.requestTime ? since(one.requestTime) : ""), number: true, width: "80px" },
+    { key: "age", title: "Waits for", value: (one) => (one.requestTime ? Date.now() * 1e6 - one.requestTime : 0), text: (one) => (one.requestTime ? since(one.requestTime) : ""), saved: [["Waits for, s", (one) => secondsSince(one.requestTime)]], number: true, width: "80px" },
     { key: "log", title: "Stopped by", value: (one) => one.allocationLog?.[0]?.message ?? "", width: "minmax(100px, 1.6fr)", wide: true },
     { key: "notes", title: "Notes", value: (one) => [one.placeholder && "placeholder", one.taskGroupName, one.requiredNodeId && `only on ${one.requiredNodeId}`, one.triggeredPreemption && "preempts others"].filter(Boolean).join(", "), width: "minmax(70px, 0.8fr)", wide: true },
   ];

@@ -9,9 +9,10 @@ import { badge } from "../explain.js";
 import { link, openDetails, setLink } from "../links.js";
 import { Poller } from "../poller.js";
 import { typeChoice, typeChooser } from "../type_choice.js";
-import { amount, moment, nameOf, since, typesOf } from "../units.js";
+import { amount, headOf, inUnit, momentOrNone, nameOf, since, typesOf } from "../units.js";
 
 const STEP = 200;
+const MOST_AT_ONCE = 2_000;
 const FIELDS = "applicationID,queueName,applicationState,user,usedResource,pendingResource,submissionTime,finishedTime,rejectedMessage";
 const ACTIVE = ["New", "Accepted", "Running", "Completing", "Failing", "Resuming"];
 /** The fields by which the core sorts. Columns of amounts have the resource type after a colon. */
@@ -37,6 +38,7 @@ export class ApplicationsView {
       keyOf: (app) => `${app.applicationID}/${app.finishedTime ?? ""}`,
       open: (app) => openDetails("application", app.applicationID),
       onChange: () => this.#again(),
+      all: () => this.#everything(),
       columns: applicationColumns("active", []),
     });
     this.more = el("button", { type: "button", text: "Show more", on: { click: () => this.#showMore() } });
@@ -91,17 +93,32 @@ export class ApplicationsView {
 
   async #fetch(signal) {
     if (!cluster.name) return this.table.show([], { total: 0 });
+    const { document, total, next } = await this.#page({ limit: this.#limit }, signal);
+    this.more.hidden = !next;
+    this.table.show(document, { total });
+  }
+
+  async #everything() {
+    const found = [];
+    let cursor = "";
+    do {
+      const { document, next } = await this.#page({ limit: MOST_AT_ONCE, cursor });
+      found.push(...document);
+      cursor = next;
+    } while (cursor);
+    return found;
+  }
+
+  #page(part, signal) {
     const [state, status = ""] = this.state.value.split("/");
-    const query = new URLSearchParams({ summary: "true", limit: this.#limit, fields: FIELDS });
+    const query = new URLSearchParams({ summary: "true", fields: FIELDS, ...part });
     const order = this.table.order;
     const [, descending, name, type = ""] = /^(-?)([^:]*):?(.*)$/.exec(order);
     if (SORTED_BY[name]) query.set("sort", `${descending}${SORTED_BY[name]}${type && `.${type}`}`);
     if (status) query.set("status", status);
     if (address.get("queue")) query.set("queuePrefix", address.get("queue"));
     if (this.table.text) query.set("contains", this.table.text);
-    const { document, total, next } = await api.page(inPartition(`applications/${state}?${query}`), signal);
-    this.more.hidden = !next;
-    this.table.show(document, { total });
+    return api.page(inPartition(`applications/${state}?${query}`), signal);
   }
 }
 
@@ -112,6 +129,7 @@ function applicationColumns(list, types) {
       key: `${key}:${type}`,
       title: `${nameOf(type)} ${title}`,
       value: (app) => app[field]?.[type] ?? 0,
+      saved: [[headOf(type, title), (app) => inUnit(type, app[field]?.[type] ?? 0)]],
       text: (app) => (app[field]?.[type] ? amount(type, app[field][type]) : "–"),
       number: true,
       wide: true,
@@ -124,8 +142,8 @@ function applicationColumns(list, types) {
     { key: "state", title: "State", value: (app) => app.applicationState, draw: drawState, width: "92px" },
     ...(list === "active" ? [...amountsIn("usedResource", "used", "used"), ...amountsIn("pendingResource", "waits", "pending")] : []),
     ...(list === "rejected" ? [{ key: "because", title: "Because", value: (app) => app.rejectedMessage ?? "", width: "minmax(120px, 2fr)" }] : []),
-    { key: "submitted", title: "Submitted", value: (app) => (app.submissionTime ? moment(app.submissionTime) : ""), text: (app) => (app.submissionTime ? `${since(app.submissionTime)} ago` : ""), width: "112px", wide: true },
-    ...(list === "active" ? [] : [{ key: "ended", title: list === "rejected" ? "Rejected" : "Ended", value: (app) => (app.finishedTime ? moment(app.finishedTime) : ""), text: (app) => (app.finishedTime ? `${since(app.finishedTime)} ago` : "–"), width: "112px", wide: true }]),
+    { key: "submitted", title: "Submitted", value: (app) => momentOrNone(app.submissionTime), text: (app) => (app.submissionTime ? `${since(app.submissionTime)} ago` : ""), width: "112px", wide: true },
+    ...(list === "active" ? [] : [{ key: "ended", title: list === "rejected" ? "Rejected" : "Ended", value: (app) => momentOrNone(app.finishedTime), text: (app) => (app.finishedTime ? `${since(app.finishedTime)} ago` : "–"), width: "112px", wide: true }]),
   ];
 }
 

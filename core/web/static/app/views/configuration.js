@@ -286,7 +286,7 @@ const stateOf = (one) => (one.inForce ? "in force" : one.applied ? "applied" : "
 
 const COLUMNS = [
   { key: "number", title: "Version", value: (one) => one.number, text: (one) => (one.own ? count(one.number) : `${count(one.number)}, earlier run`), width: "minmax(64px, 116px)" },
-  { key: "when", title: "When", value: (one) => one.atNs, text: (one) => moment(one.atNs), width: "142px" },
+  { key: "when", title: "When", value: (one) => one.atNs, text: (one) => moment(one.atNs), saved: [["When", (one) => moment(one.atNs)]], width: "142px" },
   { key: "state", title: "State", value: stateOf, draw: (cell, one) => cell.replaceChildren(badge(stateOf(one), { "in force": "good", refused: "bad" }[stateOf(one)])), width: "90px", wide: true },
   { key: "by", title: "By", value: (one) => one.principal, width: "minmax(90px, 1fr)" },
   { key: "origin", title: "Brought by", value: (one) => words(one.origin), width: "110px", wide: true },

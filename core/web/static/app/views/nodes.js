@@ -11,7 +11,7 @@ import { link, openDetails, setLink } from "../links.js";
 import { meter, setMeter } from "../meter.js";
 import { Poller } from "../poller.js";
 import { typeChoice, typeChooser } from "../type_choice.js";
-import { amount, bare, count, counted, moment, nameOf, percent, share, typesOf, unitOf } from "../units.js";
+import { amount, bare, count, counted, headOf, inUnit, moment, nameOf, percent, share, typesOf, unitOf } from "../units.js";
 
 const FIELDS = "nodeID,schedulable,isReserved,capacity,allocated,occupied,drainedBy,drainedSince,domains";
 const GAP = 2;
@@ -112,7 +112,7 @@ export class NodesView {
     if (known === this.#known && this.#nodes) return;
     this.#known = known;
     this.#nodes = known.document;
-    const types = typesOf(...this.#nodes.slice(0, 200).map((node) => node.capacity ?? {}));
+    const types = typesOf(...this.#nodes.map((node) => node.capacity));
     if (types.join() !== [...this.type.options].slice(1).map((option) => option.value).join()) {
       this.type.replaceChildren(this.type.options[0], ...types.map((type) => el("option", { value: type, text: nameOf(type) })));
       this.type.value = address.get("of");
@@ -430,18 +430,19 @@ function nodeColumns(types, levels = []) {
   return [
     { key: "name", title: "Node", value: (node) => node.nodeID, draw: drawName, width: "minmax(120px, 1.4fr)" },
     { key: "state", title: "State", value: stateWords, draw: drawState, width: "minmax(84px, 0.7fr)" },
-    { key: "full", title: "Fullest", value: (node) => node.load ?? 0, text: (node) => percent(node.load ?? 0), number: true, width: "72px" },
+    { key: "full", title: "Fullest", value: (node) => node.load ?? 0, text: (node) => percent(node.load ?? 0), saved: [["Fullest, %", (node) => Math.round(1000 * (node.load ?? 0)) / 10]], number: true, width: "72px" },
     ...types.map((type) => ({
       key: type,
-      title: `${nameOf(type)}${unitOf(type) ? `, ${unitOf(type)}` : ""}`,
+      title: headOf(type),
       value: (node) => share(used(node, type), node.capacity?.[type] ?? 0),
+      saved: [[headOf(type, "used"), (node) => inUnit(type, used(node, type))], [headOf(type, "there"), (node) => inUnit(type, node.capacity?.[type] ?? 0)]],
       draw: (cell, node) => drawUse(cell, type, used(node, type), node.capacity?.[type] ?? 0),
       number: true,
       wide: true,
       width: "minmax(120px, 1fr)",
     })),
     ...levels.slice(-1).map((level) => ({ key: "domain", title: level[0].toUpperCase() + level.slice(1), value: (node) => domainOf(node, level), width: "minmax(80px, 0.7fr)", wide: true })),
-    { key: "drained", title: "Drained by", value: (node) => node.drainedBy ?? "", text: (node) => (node.drainedBy ? `${node.drainedBy}, ${moment(node.drainedSince)}` : ""), width: "minmax(90px, 1fr)", wide: true },
+    { key: "drained", title: "Drained by", value: (node) => node.drainedBy ?? "", text: (node) => (node.drainedBy ? `${node.drainedBy}, ${moment(node.drainedSince)}` : ""), saved: [["Drained by", (node) => node.drainedBy], ["Drained since", (node) => node.drainedBy && moment(node.drainedSince)]], width: "minmax(90px, 1fr)", wide: true },
   ];
 }
 

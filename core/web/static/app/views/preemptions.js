@@ -3,6 +3,7 @@
 // stored history.
 
 import { address } from "../address.js";
+import { api } from "../api.js";
 import { DataTable } from "../data_table.js";
 import { outcomeBadge, outcomeWord, servedWords, sumsByQueue, taken, victimWords } from "../decisions.js";
 import { cluster } from "../cluster.js";
@@ -12,9 +13,10 @@ import { kinds } from "../kinds.js";
 import { lawText } from "../laws.js";
 import { link, openDetails } from "../links.js";
 import { pastDecisions } from "../past_preemptions.js";
+import { Poller } from "../poller.js";
 import { PARTIES, SumsTable, pastSums } from "../preemption_sums.js";
 import { preemptions } from "../tails.js";
-import { clock, counted, moment, readable, shortMoment, span, words } from "../units.js";
+import { clock, counted, moment, momentOrNone, readable, shortMoment, span, words } from "../units.js";
 
 const LANE = 26;
 const LEFT = 112;
@@ -75,6 +77,7 @@ export class PreemptionsView {
     this.draw = inNextFrame(() => this.#draw());
     new ResizeObserver(this.draw).observe(this.timeline);
     window.addEventListener("themechange", this.draw);
+    this.leaving = new Poller((signal) => this.#findLeft(signal), 3_000);
   }
 
   show() {
@@ -82,6 +85,7 @@ export class PreemptionsView {
     this.#asked = "";
     this.follow();
     this.ticking = setInterval(this.draw, 1_000);
+    this.leaving.start();
   }
 
   follow() {
@@ -100,6 +104,7 @@ export class PreemptionsView {
   hide() {
     preemptions.release();
     clearInterval(this.ticking);
+    this.leaving.stop();
   }
 
   /** Load the decisions of a range from the stored history; without a range, those that the core remembers. */
@@ -122,6 +127,16 @@ export class PreemptionsView {
       setText(this.said, error.message);
     }
     this.#show(0);
+  }
+
+  /** Asks the stored history which victims of the decisions that are shown live have left. */
+  async #findLeft(signal) {
+    const open = preemptions.entries.filter((one) => taken(one) && one.victims.some((victim) => !victim.leftTime));
+    if (this.#past || !open.length || !(await api.call("HistoryService/GetHistoryStatus", {}, signal)).enabled) return;
+    const { decisions } = await pastDecisions.load(this.#oldest(open) * 1e6, (Date.now() + 1_000) * 1e6, {}, signal);
+    const left = new Map(decisions.flatMap((one) => one.victims.map((victim) => [`${one.time} ${victim.allocationKey}`, victim.leftTime || 0])));
+    for (const one of open) for (const victim of one.victims) victim.leftTime ||= left.get(`${one.time} ${victim.allocationKey}`);
+    if (!this.#past) this.#show(0);
   }
 
   #show(grown) {
@@ -247,14 +262,14 @@ export class PreemptionsView {
 }
 
 const COLUMNS = [
-  { key: "time", title: "Time", value: (one) => one.time, text: (one) => shortMoment(one.time), draw: drawTime, width: "66px" },
+  { key: "time", title: "Time", value: (one) => one.time, text: (one) => shortMoment(one.time), saved: [["Time", (one) => moment(one.time)]], draw: drawTime, width: "66px" },
   { key: "kind", title: "Kind", value: (one) => words(one.kind), draw: drawKind, width: "116px", wide: true },
   { key: "who", title: "Victims", value: victimWords, draw: drawWho, width: "minmax(84px, 1.1fr)" },
   { key: "whom", title: "For", value: whomWords, draw: drawWhom, width: "minmax(84px, 1.1fr)" },
   { key: "law", title: "Law", value: (one) => one.law ?? readable(one.detail), draw: drawLaw, width: "minmax(140px, 1.5fr)", wide: true },
   { key: "outcome", title: "Outcome", value: outcomeWord, draw: drawOutcome, width: "96px" },
-  { key: "left", title: "Left", value: leftCount, text: leftWords, number: true, width: "70px", wide: true },
-  { key: "victims", title: "Victims", value: (one) => (one.victims ?? []).length, number: true, width: "70px", wide: true },
+  { key: "left", title: "Left", value: leftCount, text: leftWords, saved: [["Left", leftTime]], number: true, width: "70px", wide: true },
+  { key: "victims", title: "Number", value: (one) => (one.victims ?? []).length, number: true, width: "70px", wide: true },
 ];
 
 function whomWords(one) {
@@ -266,6 +281,12 @@ function whomWords(one) {
 function leftCount(one) {
   const victims = one.victims ?? [];
   return victims.some((victim) => victim.leftTime !== undefined) ? victims.filter((victim) => victim.leftTime).length : -1;
+}
+
+/** Returns when the last victim was gone; empty: some are not, or nobody had to leave. */
+function leftTime(one) {
+  const times = taken(one) ? one.victims.map((victim) => victim.leftTime || 0) : [];
+  return times.every(Boolean) ? momentOrNone(Math.max(0, ...times)) : "";
 }
 
 function leftWords(one) {

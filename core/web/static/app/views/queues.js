@@ -9,11 +9,11 @@ import { openDetails } from "../links.js";
 import { meter, meterWords, setMeter } from "../meter.js";
 import { Poller } from "../poller.js";
 import { typeChoice, typeChooser } from "../type_choice.js";
-import { bare, count, counted, nameOf, typesOf, unitOf } from "../units.js";
+import { amount, bare, count, counted, headOf, inUnit, nameOf, typesOf } from "../units.js";
 import { VirtualList } from "../virtual_list.js";
 
 const NARROW_PX = 640;
-const ORDERS = { "": "As configured", used: "Most used first", pending: "Most pending first", over: "Furthest above guarantee" };
+const ORDERS = { "": "By name", used: "Most used first", pending: "Most pending first", over: "Furthest above guarantee" };
 const OPEN_AT_FIRST = 60;
 const INDENT_PX = 18;
 const LONGEST_OPEN = 1_500;
@@ -116,7 +116,7 @@ export class QueuesView {
 
   /** Makes a button for each column; queues are sorted among those of the same parent. */
   #drawHead() {
-    const columns = [["name", "Queue", false], ...this.#types.map((type) => [`type:${type}`, `${nameOf(type)}${unitOf(type) ? `, ${unitOf(type)}` : ""}`, true]), ["apps", "Apps", true]];
+    const columns = [["name", "Queue", false], ...this.#types.map((type) => [`type:${type}`, headOf(type), true]), ["apps", "Apps", true]];
     const sort = address.get("sort");
     const shown = columns.map(([key]) => key).join() + sort;
     if (shown === this.headed) return;
@@ -131,7 +131,7 @@ export class QueuesView {
     );
   }
 
-  #update(row, { queue, level, open, dim, place, siblings, scale }) {
+  #update(row, { queue, level, open, dim, place, siblings, bound }) {
     const path = queue.queuename;
     const name = path.slice(path.lastIndexOf(".") + 1);
     row.name.style.paddingLeft = `${(level - 1) * INDENT_PX}px`;
@@ -145,7 +145,7 @@ export class QueuesView {
     setText(row.apps, count(queue.runningApps));
     while (row.cells.length < this.#types.length) row.insertBefore(meterCell(row), row.apps);
     while (row.cells.length > this.#types.length) row.cells.pop().remove();
-    const said = this.#types.map((type, at) => setCell(row.cells[at], type, queue, Math.min(this.#tree.maxResource?.[type] ?? 0, 2 * (scale[type] ?? 0))));
+    const said = this.#types.map((type, at) => setCell(row.cells[at], type, queue, bound[type]));
     setAttribute(row, "aria-level", level);
     setAttribute(row, "aria-posinset", place);
     setAttribute(row, "aria-setsize", siblings);
@@ -171,8 +171,11 @@ export class QueuesView {
     if (!this.#tree) return;
     const { all } = typeChoice;
     const fields = { used: "allocatedResource", guaranteed: "guaranteedResource", max: "maxResource", pending: "pendingResource" };
-    const lines = [["queue", "status", "applications", ...all.flatMap((type) => Object.keys(fields).map((name) => `${type} ${name}`))]];
-    for (const { queue } of this.list.items) lines.push([queue.queuename, queue.status, queue.runningApps ?? 0, ...all.flatMap((type) => Object.values(fields).map((field) => queue[field]?.[type] ?? ""))]);
+    const lines = [["Queue", "Status", "Applications", ...all.flatMap((type) => Object.keys(fields).map((name) => headOf(type, name)))]];
+    const wanted = address.get("q").toLowerCase();
+    for (const { queue, match } of flat(this.#tree, null, wanted, { queues: 0 }, ordering(address.get("sort"), typeChoice.chosen[0]))) {
+      if (match) lines.push([queue.queuename, queue.status, queue.runningApps ?? 0, ...all.flatMap((type) => Object.values(fields).map((field) => inUnit(type, queue[field]?.[type])))]);
+    }
     saveAs("queues.csv", lines.map(csvLine).join(""));
   }
 
@@ -239,31 +242,27 @@ function walk(queue, act) {
 /** Returns the visible rows: all children of open queues or, with a filter, the queues that match and those above them. */
 function flat(tree, open, wanted, all, order) {
   const items = [];
-  const visit = (queue, level, place, siblings, seen, scale) => {
+  const visit = (queue, level, place, siblings, seen, above) => {
+    const bound = smaller(above, queue.maxResource);
     all.queues += 1;
     const match = !wanted || queue.queuename.toLowerCase().includes(wanted);
     const isOpen = open ? open.has(queue.queuename) : true;
     const at = items.length;
-    const item = { queue, level, open: isOpen && Boolean(queue.children), place, siblings, match, dim: !match, scale };
+    const item = { queue, level, open: isOpen && Boolean(queue.children), place, siblings, match, dim: !match, bound };
     if (seen) items.push(item);
     const below = order ? [...(queue.children ?? [])].sort(order) : (queue.children ?? []);
-    const inner = seen && isOpen ? largest(below) : scale;
-    below.forEach((child, number) => visit(child, level + 1, number + 1, below.length, seen && isOpen, inner));
+    below.forEach((child, number) => visit(child, level + 1, number + 1, below.length, seen && isOpen, bound));
     if (wanted && !match && items.length === at + 1) items.pop();
   };
   visit(tree, 1, 1, 1, true, {});
   return items;
 }
 
-/** Returns, by type, the most that one of `queues` uses or is guaranteed. */
-function largest(queues) {
-  const most = {};
-  for (const { allocatedResource = {}, guaranteedResource = {} } of queues) {
-    for (const amounts of [allocatedResource, guaranteedResource]) {
-      for (const type in amounts) if (!(amounts[type] <= most[type])) most[type] = amounts[type];
-    }
-  }
-  return most;
+/** Returns, by type, the smaller of two bounds. */
+function smaller(above, own = {}) {
+  const least = { ...above };
+  for (const type in own) if (!(own[type] >= least[type])) least[type] = own[type];
+  return least;
 }
 
 function queueRow() {
@@ -288,18 +287,17 @@ function meterCell(row) {
   return cell;
 }
 
-/** Fills a cell. `otherwise`: the amount for which the full width stands if a queue has no max, so that siblings can be
-    compared. */
-function setCell(cell, type, queue, otherwise) {
+/** Fills a cell. `bound`: the smallest max from the root to the queue, for which the full width stands, whoever has it. */
+function setCell(cell, type, queue, bound) {
   const used = queue.allocatedResource?.[type] ?? 0;
   const pending = queue.pendingResource?.[type] ?? 0;
   const max = queue.maxResource?.[type] ?? null;
   const guaranteed = queue.guaranteedResource?.[type] ?? null;
-  const whole = Math.max(max ?? otherwise, used, guaranteed ?? 0);
+  const whole = Math.max(bound ?? 0, used);
   setMeter(cell.bar, { used, pending, guaranteed, whole });
   setText(cell.text, `${bare(type, used)}${max === null ? "" : ` / ${bare(type, max)}`}`);
   setText(cell.more, [guaranteed ? `${bare(type, guaranteed)} guar.` : "", pending ? `+${bare(type, pending)}` : ""].filter(Boolean).join("  "));
-  const words = meterWords(type, { used, pending, guaranteed, max });
+  const words = meterWords(type, { used, pending, guaranteed, max }) + (bound === undefined || bound === max ? "" : `, ${amount(type, bound)} above it at most`);
   setAttribute(cell, "title", `${nameOf(type)}: ${words}`);
   return `${nameOf(type)} ${words}`;
 }

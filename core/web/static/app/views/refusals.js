@@ -70,7 +70,7 @@ function openRefused(one) {
 }
 
 const COLUMNS = [
-  { key: "time", title: "When", value: (one) => one.time, text: (one) => shortMoment(one.time), width: "66px" },
+  { key: "time", title: "When", value: (one) => one.time, text: (one) => shortMoment(one.time), saved: [["When", (one) => moment(one.time)]], width: "66px" },
   { key: "kind", title: "What", value: (one) => words(one.kind), width: "104px", wide: true },
   { key: "name", title: "Name", value: (one) => one.name, draw: drawName, width: "minmax(80px, 1.2fr)" },
   { key: "application", title: "Application", value: (one) => (one.kind === "ask" ? (one.applicationID ?? "") : ""), draw: (cell, one) => drawLink(cell, "application", one.kind === "ask" ? one.applicationID : ""), width: "minmax(80px, 1fr)", wide: true },

@@ -9,7 +9,7 @@ import { field } from "../fields.js";
 import { link, openDetails, setLink } from "../links.js";
 import { Poller } from "../poller.js";
 import { typeChoice, typeChooser } from "../type_choice.js";
-import { amount, bare, nameOf, typesOf, unitOf } from "../units.js";
+import { amount, bare, headOf, inUnit, typesOf } from "../units.js";
 
 export class UsersView {
   constructor() {
@@ -113,7 +113,8 @@ function columns(types) {
     ...types.map((type, at) => ({
       key: type,
       wide: at > 0,
-      title: `${nameOf(type)}${unitOf(type) ? `, ${unitOf(type)}` : ""}`,
+      title: headOf(type),
+      saved: [[headOf(type, "used"), (one) => inUnit(type, one.queues?.resourceUsage?.[type] ?? 0)], [headOf(type, "at most"), (one) => inUnit(type, one.queues?.maxResources?.[type])]],
       value: (one) => one.queues?.resourceUsage?.[type] ?? 0,
       text: (one) => {
         const most = one.queues?.maxResources?.[type];
