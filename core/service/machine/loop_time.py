@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from contextlib import contextmanager
-from typing import Final
+from typing import Final, TypeVar
 from weakref import WeakKeyDictionary
 
 READERS_PART: Final = 0.16
@@ -25,6 +25,8 @@ RATIO: Final = 4.0
 
 STEP_S: Final = 0.005
 """The longest step of a reader before other tasks have their turn."""
+
+T = TypeVar("T")
 
 LONGEST_REST_S: Final = 0.06
 """The longest time that the engine waits for readers, however long its own turn was."""
@@ -119,6 +121,22 @@ class Sharing:
         await asyncio.sleep(0)
         while self._engines and self.credit_s <= 0:  # noqa: ASYNC110 - one look per turn of the engine
             await asyncio.sleep(0)
+
+
+async def in_turns(items: Iterable[T], step_s: float = STEP_S) -> AsyncIterator[T]:
+    """Yields *items*, of which a long answer is made. Other tasks have their turn after each step of *step_s*.
+
+    Whoever begins goes through all of them.
+    """
+    sharing, clock = Sharing.of_loop(), time.perf_counter
+    began = clock()
+    for item in items:
+        yield item
+        took_s = clock() - began
+        if took_s >= step_s:
+            with sharing.count_reading():
+                await sharing.pause_after(took_s)
+            began = clock()
 
 
 async def _yield_to_loop() -> None:
