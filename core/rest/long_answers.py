@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from typing import Final
 
-from kornel.core.service.machine.waiting_line import WaitingLine
+from kornel.core.service.machine.loop_time import WaitingLine
 
 MOST_BYTES: Final = 24 * 2**20
 """The most bytes of answers that were made and not read completely yet. A single answer may be longer."""

@@ -11,7 +11,7 @@ from starlette.types import ASGIApp
 from kornel.core.metrics.exposition import CONTENT_TYPE
 from kornel.core.rest.answers import Answer, wants_gzip
 from kornel.core.rest.turns import make_body
-from kornel.core.service.machine.waiting_line import WaitingLine
+from kornel.core.service.machine.loop_time import WaitingLine
 
 Exposition = Callable[[], Iterator[bytes]]
 """A function that writes the present metrics, uncompressed, in pieces between which other tasks may run. Only one call

@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import Final, Generic, NamedTuple, TypeVar
 
-from kornel.core.service.machine.loop_time import in_turns
-from kornel.core.service.machine.waiting_line import WaitingLine
+from kornel.core.service.machine.loop_time import WaitingLine, in_turns
 
 MOST_WAITING: Final = 256
 """The most callers that wait for a page: as many as the calls that a security file allows one connection by default."""
