@@ -172,18 +172,9 @@ class CallHandlers:
     async def apply_text(self, request: Request) -> ASGIApp:
         """Puts the text of the body into force for the registered manager, whose other settings stay the same."""
         self._check_change(request)
-<<<<<<< HEAD
-        try:
-            with self._managers.leader.configurator.judge.changes.take_room() as add_bytes:
-                body = await limited_body(request, MOST_BODY, add_bytes)
-                outcome = await self._apply(request, body)
-        except TooMany as error:
-            raise _refusal_of(grpc.StatusCode.RESOURCE_EXHAUSTED, str(error)) from error
-=======
-        with self._managers.leader.configurator.judge.changes.take_room() as room:
-            body = await limited_body(request, MOST_BODY, room.add)
+        with self._managers.leader.configurator.judge.changes.take_room() as add_bytes:
+            body = await limited_body(request, MOST_BODY, add_bytes)
             outcome = await self._apply(request, body)
->>>>>>> main
         answer = configuration_pb2.UpdateConfigurationResponse(
             changed=outcome.changed, checksum=outcome.checksum, version=outcome.version
         )
@@ -209,30 +200,15 @@ class CallHandlers:
 
     async def _read_request(self, request: Request, call: RemoteCall) -> bytes:
         """Returns the message that the body describes, encoded."""
-<<<<<<< HEAD
-        try:
-            bodies = self._managers.leader.configurator.judge.bodies
-            with bodies.take_room() if call.most_body > QUESTION_LIMIT else nullcontext() as add_bytes:
-                body = await limited_body(request, call.most_body, add_bytes or (lambda _: None))
-                check_structure(body)
-                if len(body) < PARSED_ALONE:
-                    return read_message(self._types[call.name][0], body).SerializeToString()
-                async with self._one_is_parsed:
-                    await asyncio.sleep(0)  # Many requests sent at once are parsed one by one, with turns for others.
-                    return read_message(self._types[call.name][0], body).SerializeToString()
-        except TooMany as error:
-            raise _refusal_of(grpc.StatusCode.RESOURCE_EXHAUSTED, str(error)) from error
-=======
         bodies = self._managers.leader.configurator.judge.bodies
-        with bodies.take_room() if call.most_body > QUESTION_LIMIT else nullcontext() as room:
-            body = await limited_body(request, call.most_body, room.add if room is not None else lambda _: None)
+        with bodies.take_room() if call.most_body > QUESTION_LIMIT else nullcontext() as add_bytes:
+            body = await limited_body(request, call.most_body, add_bytes or (lambda _: None))
             check_structure(body)
             if len(body) < PARSED_ALONE:
                 return read_message(self._types[call.name][0], body).SerializeToString()
             async with self._one_is_parsed:
                 await asyncio.sleep(0)  # Many requests sent at once are parsed one by one, with turns for others.
                 return read_message(self._types[call.name][0], body).SerializeToString()
->>>>>>> main
 
     async def _answer(self, request: Request, call: RemoteCall, raw: bytes) -> ASGIApp:
         admitted = request.scope.get(ADMITTED)
