@@ -7,17 +7,14 @@ all, take a thread for some milliseconds.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Final
 
 from structlog.typing import FilteringBoundLogger
 
 from kornel.core.config.rereading import ConfigurationReader
-from kornel.core.config.text.problems import ConfigError, Problem
-from kornel.core.service.configuration.reading_process import ReadingProcess
-from kornel.core.service.configuration.reading_program import encode_text, read_verdict, verdict_of
+from kornel.core.service.configuration.reading_process import Judgement, ReadingProcess, judge_with
 from kornel.core.service.wire.status_codes import TooMany
 
 SMALL: Final = 16 * 1024
@@ -31,27 +28,6 @@ MOST_PREVIEWS: Final = 2
 """The most previews at a time: one that is being worked out, and one that waits."""
 
 
-@dataclass(frozen=True, slots=True)
-class Judgement:
-    """The judgement of a valid text, with its checksum and warnings."""
-
-    checksum: str
-    warnings: tuple[Problem, ...]
-
-
-class TextRoom:
-    """Room for one text. :meth:`add` raises :class:`TooMany` if there is not enough."""
-
-    def __init__(self, rooms: TextRooms) -> None:
-        self._rooms = rooms
-        self.size = 0
-
-    def add(self, size: int) -> None:
-        """Count *size* bytes more of the text."""
-        self.size += size
-        self._rooms.take_more(size)
-
-
 class TextRooms:
     """Room for the texts that are being received, waiting or being read at one time."""
 
@@ -60,23 +36,26 @@ class TextRooms:
         self._bytes = 0
 
     @contextmanager
-    def take_room(self) -> Iterator[TextRoom]:
-        """Yields room for a text, to be kept from its first byte to its verdict. Raises :class:`TooMany`."""
+    def take_room(self) -> Iterator[Callable[[int], None]]:
+        """Yields a function that makes room for so many more bytes of a text, which is kept from the first byte to the
+        verdict. Raises :class:`TooMany`, as the function does."""
         if self._texts >= MOST_TEXTS:
             raise TooMany("too many configurations wait to be read")
+        size = 0
+
+        def add_bytes(more: int) -> None:
+            nonlocal size
+            size += more
+            self._bytes += more
+            if self._bytes > MOST_BYTES:
+                raise TooMany("too many configurations wait to be read")
+
         self._texts += 1
-        room = TextRoom(self)
         try:
-            yield room
+            yield add_bytes
         finally:
             self._texts -= 1
-            self._bytes -= room.size
-
-    def take_more(self, size: int) -> None:
-        """Make more room for a text that has some. Raises :class:`TooMany`."""
-        self._bytes += size
-        if self._bytes > MOST_BYTES:
-            raise TooMany("too many configurations wait to be read")
+            self._bytes -= size
 
 
 class Judge:
@@ -94,17 +73,13 @@ class Judge:
         self.bodies: Final = TextRooms()
         """Room for HTTP requests with texts that are to be judged or previewed, until they are parsed."""
         self.process: Final = ReadingProcess(unavailable_resolvers, logger=logger)
-        """The process that reads large texts, those to be previewed as well."""
+        """The processes that read large texts, those to be previewed as well."""
         self._small = asyncio.Lock()
 
     async def judge_text(self, text: str) -> Judgement:
         """Returns the judgement of *text*. Raises ConfigError, or :class:`TooMany` if the process has ended."""
         if len(text) <= SMALL:
             async with self._small:
-                verdict = await asyncio.to_thread(verdict_of, ConfigurationReader(self.unavailable_resolvers), text)
-        else:
-            verdict = await self.process.ask([encode_text(text)])
-        checksum, problems = read_verdict(verdict)
-        if not checksum:
-            raise ConfigError(problems)
-        return Judgement(checksum, problems)
+                return await asyncio.to_thread(judge_with, ConfigurationReader(self.unavailable_resolvers), text)
+        judgement: Judgement = await self.process.ask([text])
+        return judgement

@@ -10,15 +10,15 @@ from __future__ import annotations
 from typing import Final
 
 from kornel.core.config.text.problems import Problem
-from kornel.core.domain.drains import DrainedNode, OperatorDrain
+from kornel.core.domain.drains import DrainedNode
 from kornel.core.domain.health import HealthReport
 from kornel.core.domain.resources import clamp_int64
 from kornel.core.domain.secrets import without_secrets
+from kornel.core.model.not_placed import Failure, Failures
 from kornel.core.preemption.foresight import LawTally, PreemptionOutlook
-from kornel.core.telling.allocations.allocation_views import AllocationView, AskView, ForeignView, LogEntry
+from kornel.core.telling.allocations.allocation_views import AllocationView, AskView, ForeignView
 from kornel.core.telling.allocations.explanation import (
     ApplicationReport,
-    AskFailure,
     AskReport,
     Blocker,
     EqualAsks,
@@ -32,6 +32,7 @@ from kornel.core.telling.claims.claim_views import ClaimView
 from kornel.core.telling.configuration import impact
 from kornel.core.telling.encoding.messages import Encoders
 from kornel.core.telling.encoding.records import ITSELF, made
+from kornel.core.telling.encoding.values import drained_at_ns, drained_by
 from kornel.core.telling.nodes.device_views import DeviceHolder, DeviceView
 from kornel.core.telling.nodes.domain_views import DomainView, LevelView
 from kornel.core.telling.nodes.node_reports import AskOnNode, AsksOnNode, NodeReport
@@ -55,20 +56,12 @@ from kornel.v1 import configuration_pb2, explain_pb2, read_pb2, status_pb2
 ENCODERS: Final = Encoders()
 
 
-def _last_failure(log: tuple[LogEntry, ...]) -> str:
+def _last_failure(log: Failures) -> str:
     return log[-1].message if log else ""
 
 
 def _state_of(draining: bool) -> str:
     return "Draining" if draining else "Active"
-
-
-def _drained_by(drain: OperatorDrain | None) -> str:
-    return drain.by if drain is not None else ""
-
-
-def _drained_at_ns(drain: OperatorDrain | None) -> int:
-    return drain.at_ns if drain is not None else 0
 
 
 def _keys(loads: tuple[ForeignView, ...]) -> list[str]:
@@ -109,7 +102,7 @@ encode_application_summary: Final = ENCODERS.add(
     {"allocation_count": "allocations", "ask_count": "asks"},
 )
 
-ENCODERS.add(
+encode_ended_summary: Final = ENCODERS.add(
     ApplicationView,
     read_pb2.ApplicationSummary,
     {"allocation_count": made(len, "allocations"), "ask_count": made(len, "asks")},
@@ -162,8 +155,8 @@ encode_node: Final = ENCODERS.add(
         "summary": ITSELF,
         "foreign_keys": made(_keys, "foreign"),
         "drained_by_manager": "drained_by_shim",
-        "drained_by": made(_drained_by, "operator_drain"),
-        "drained_since_ns": made(_drained_at_ns, "operator_drain"),
+        "drained_by": made(drained_by, "operator_drain"),
+        "drained_since_ns": made(drained_at_ns, "operator_drain"),
     },
     left_out=("host", "rack", "domains"),
 )
@@ -229,7 +222,7 @@ encode_status: Final = ENCODERS.add(
     ),
 )
 
-ENCODERS.add(AskFailure, status_pb2.AskFailure, {"count": "times"})
+ENCODERS.add(Failure, status_pb2.AskFailure, {"count": "times"})
 
 encode_standing: Final = ENCODERS.add(
     AskReport,
@@ -266,7 +259,7 @@ ENCODERS.add(LawTally, explain_pb2.Protection, {"queue_count": "queues", "alloca
 
 ENCODERS.add(PreemptionOutlook, explain_pb2.PreemptionOutlook, {"protections": "protected"})
 
-ENCODERS.add(AskFailure, explain_pb2.BlockedBefore, {"count": "times"})
+ENCODERS.add(Failure, explain_pb2.BlockedBefore, {"count": "times"})
 
 _encode_preempted: Final = ENCODERS.add(
     PreemptedWork, explain_pb2.PreemptedWork, {"taken_by_application_id": "taken_by_application"}
@@ -291,8 +284,8 @@ _encode_node_report: Final = ENCODERS.add(
     NodeReport,
     explain_pb2.NodeReport,
     {
-        "drained_by": made(_drained_by, "operator_drain"),
-        "drained_since_ns": made(_drained_at_ns, "operator_drain"),
+        "drained_by": made(drained_by, "operator_drain"),
+        "drained_since_ns": made(drained_at_ns, "operator_drain"),
         "allocation_count": "allocations",
         "waiting_ask_count": "waiting",
     },
