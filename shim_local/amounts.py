@@ -28,7 +28,8 @@ def parse_cores(text: str) -> int:
 
 
 def parse_bytes(text: str) -> int:
-    """Returns the bytes in a text such as ``4Gi`` or ``512M``. A number alone is refused: elsewhere it means megabytes."""
+    """Returns the bytes in a text such as ``4Gi`` or ``512M``. A number alone, which elsewhere means megabytes, is
+    refused."""
     found = _NUMBER.match(text)
     factors = _BYTES | _BINARY_BYTES
     if found is None or found[3] not in factors:
@@ -44,8 +45,8 @@ def parse_bytes(text: str) -> int:
 
 
 def parse_duration(text: str) -> float:
-    """Returns the seconds in a text such as ``90s``, ``2h``, ``1h30m`` or ``2d``. A number alone is refused: elsewhere it
-    means minutes."""
+    """Returns the seconds in a text such as ``90s``, ``2h``, ``1h30m`` or ``2d``. A number alone, which elsewhere means
+    minutes, is refused."""
     if text.isascii() and text.isdigit() and len(text) <= 9:
         if int(text):
             raise BadAmount(f"{text!r} has no unit; write {text}s, {text}m or {text}h")
