@@ -113,7 +113,7 @@ BOUNDS = {
     "core": Bounds(0, 0, 0, 0, 0, 50),
     "core/archive": Bounds(0, 0, 0, 10, 0, 3_650),
     "core/commands": Bounds(0, 0, 0, 3, 0, 1_000),
-    "core/config": Bounds(0, 0, 0, 14, 0, 3_400),
+    "core/config": Bounds(0, 0, 0, 14, 0, 3_406),
     "core/domain": Bounds(0, 0, 0, 3, 0, 2_550),
     "core/engine": Bounds(0, 0, 0, 3.5, 0, 6_551),
     "core/journal": Bounds(0, 0, 0, 4, 0, 5_292),
