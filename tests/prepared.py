@@ -32,7 +32,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, Final
 
-from kornel.core.service.machine import subprocesses
+from kornel.core.service.machine import helpers
 from tests.waiting import wait_until
 
 ROOT: Final = Path(__file__).parents[1]
@@ -40,9 +40,7 @@ LAUNCHER: Final = ROOT / "tests" / "launch.py"
 PATHS: Final = str(ROOT)
 PROGRAMS: Final = (
     "kornel",
-    "kornel.core.archive.committer",
-    "kornel.core.journal.snapshot_process",
-    "kornel.core.service.configuration.reading_program",
+    "kornel.core.service.machine.helpers",
     "kornel.shim_mock",
     "kornel.shim_client.example",
     "kornel.shim_local",
@@ -59,6 +57,9 @@ IMPORTED: Final = (
     "kornel.cli.app",
     "kornel.core.commands.serving",
     *(program for program in PROGRAMS if "." in program),
+    "kornel.core.archive.committer",
+    "kornel.core.journal.snapshot_process",
+    "kornel.core.service.configuration.reading_process",
     "kornel.shim_local.cli",
     "kornel.shim_local.program",
     "kornel.shim_mock.cli",
@@ -146,7 +147,7 @@ class _Helpers:
 
 def prepare_helpers() -> None:
     """Has cores within this process start the processes beside them from the one that has imported everything."""
-    subprocesses.sys = _Helpers()  # type: ignore[attr-defined, assignment]
+    helpers.sys = _Helpers()  # type: ignore[attr-defined, assignment]
 
 
 def pytest_unconfigure() -> None:

@@ -13,4 +13,5 @@ def read(engine: ReadableEngine, partition: str, now_ns: int = 0) -> PartitionRe
 
 def status_of(engine: ReadableEngine, now_ns: int = 0, *, audited: bool = False) -> EngineStatus:
     """Describes the whole core at *now_ns*."""
-    return Reader(engine, lambda: now_ns).status(audited=audited)
+    found = tuple(reader.status(audited=audited) for reader in Reader(engine, lambda: now_ns).partitions())
+    return EngineStatus(engine.rm_id, engine.checksum, found, engine.unrouted)

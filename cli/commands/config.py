@@ -27,7 +27,12 @@ from kornel.v1 import configuration_pb2 as pb
 class _ConfigGroup(GroupOnDemand):
     """The commands of ``kornel config``."""
 
-    sources = MappingProxyType({"check": CommandSource(f"{OF_THE_CORE}.configuration", "check")})
+    sources = MappingProxyType(
+        {
+            "check": CommandSource(f"{OF_THE_CORE}.configuration", "check"),
+            "from-yarn": CommandSource(f"{OF_THE_CORE}.from_yarn", "from_yarn"),
+        }
+    )
 
 
 config_app = typer.Typer(cls=_ConfigGroup, help="Work with queue configurations.", no_args_is_help=True)

@@ -56,12 +56,14 @@ def _standing_lines(status: GetStatusResponse) -> list[str]:
         return []
     standing = status.standing
     leader = f"the leader is at {standing.leader_address}" if standing.leader_address else "nobody leads at the moment"
+    age_s = standing.lease_age_ms / 1_000
+    changes = f"epoch {standing.epoch}, lease renewed {age_s:.1f} s ago"
     match standing.role:
         case "leader":
-            said = f"leads, epoch {standing.epoch}"
+            said = f"leads, {changes}"
         case "standby":
             records = f", {format_count(standing.records_behind, 'record')}" if standing.records_behind else ""
-            said = f"stands by, {standing.behind_ms / 1_000:.1f} s{records} behind; {leader}"
+            said = f"stands by, {standing.behind_ms / 1_000:.1f} s{records} behind; {leader}, {changes}"
         case _:
             said = f"never leads, because it does not hold what the leader does; {leader}"
     problem = indent_further(f"journal: {standing.problem}") if standing.problem else []

@@ -153,7 +153,7 @@ class Archive:
         self._reporting = threading.Lock()
         self._spooling = threading.Thread(target=self._spool_what_comes, name="history-spool", daemon=True)
         self.committer: Final = Supervisor(
-            lambda: Assignment(settings, self._spool.first_segment, now_ns()).to_line(),
+            lambda: Assignment(settings, self._spool.first_segment, now_ns()),
             on_report=self._handle_report,
             on_death=lambda reason: self._report_problem("database", f"the database cannot be written: {reason}"),
             longest_pause_s=settings.longest_pause_s,

@@ -1,22 +1,17 @@
 """The committing process: moves the spool's records to the database, and keeps the database from growing.
 
-``python -m kornel.core.archive.committer``, started and watched by :mod:`kornel.core.archive.supervisor`. It may be
+It is a helper (:mod:`kornel.core.service.machine.helpers`), watched by :mod:`kornel.core.archive.supervisor`. It may be
 killed at any time: uncommitted records are still in the spool, and records that were committed but not removed are
-committed again, which changes nothing. It runs at low priority, so that the engine gets the processor if both need it,
-and it ends with the core, however the core ends.
+committed again, which changes nothing.
 """
 
 from __future__ import annotations
 
-import os
-import signal
-import sys
 import threading
 import time
 import traceback
 from collections.abc import Callable
 from contextlib import suppress
-from functools import partial
 from typing import Final
 
 from sqlalchemy.exc import SQLAlchemyError
@@ -27,6 +22,7 @@ from kornel.core.archive.set_aside import SetAside
 from kornel.core.archive.spool import SpoolReader
 from kornel.core.archive.steady_time import SteadyTime
 from kornel.core.service.machine.clock import wall_ns
+from kornel.core.service.machine.helpers import Core, lower_priority
 
 BATCH_RECORDS: Final = 5_000
 BATCH_BYTES: Final = 32 * 2**20
@@ -46,57 +42,42 @@ QUIET_S: Final = 0.3
 """The time without a new record after which the core no longer counts as busy."""
 
 
-class Core:
-    """Reads the messages of the core, and ends the process as soon as the core has ended."""
+class Inbox:
+    """Notes the messages of the core."""
 
-    def __init__(self, pipe: int) -> None:
-        self._pipe = pipe
-        self._rest = b""
-        self.assignment = Assignment.from_line(self._next_line())
+    def __init__(self, core: Core) -> None:
+        self.assignment: Final[Assignment] = core.receive()
         self.something: Final = threading.Event()
         """Set when something was added to the spool, or the core is stopping."""
         self.closing: Final = threading.Event()
-        self._told = (self.assignment.now_ns, time.monotonic_ns())
-        threading.Thread(target=self._read_lines, name="core", daemon=True).start()
+        self._told: tuple[int, int] = (self.assignment.now_ns, time.monotonic_ns())
+        core.watch(self._take_message)
 
     def now_ns(self) -> int:
         """Returns the time of the core's clock at its last message."""
         told_ns, then_ns = self._told
         return told_ns + time.monotonic_ns() - then_ns
 
-    def _read_lines(self) -> None:
-        while True:
-            line = self._next_line()
-            if line == CLOSE:
-                self.closing.set()
-            else:
-                self._told = (int(line), time.monotonic_ns())
-            self.something.set()
-
-    def _next_line(self) -> bytes:
-        while b"\n" not in self._rest:
-            data = os.read(self._pipe, 65_536)
-            if not data:
-                # Nothing else needs this process any more, and the database and the spool survive its end at any
-                # moment.
-                os._exit(0)
-            self._rest += data
-        line, _, self._rest = self._rest.partition(b"\n")
-        return line + b"\n"
+    def _take_message(self, message: int | None) -> None:
+        if message is CLOSE:
+            self.closing.set()
+        else:
+            self._told = (message, time.monotonic_ns())
+        self.something.set()
 
 
 class Committer:
     """The writer of the database; :meth:`run` returns once the core has closed the spool and it is empty, or the
     database fails."""
 
-    def __init__(self, core: Core, report: Callable[[Report], None]) -> None:
-        self._core = core
+    def __init__(self, inbox: Inbox, report: Callable[[Report], None]) -> None:
+        self._inbox = inbox
         self._report = report
-        self._settings = core.assignment.settings
+        self._settings = inbox.assignment.settings
         self._database = Database(self._settings.url, self._settings.patience_s)
-        self._spool = SpoolReader(self._settings.spool, core.assignment.sealed_before)
+        self._spool = SpoolReader(self._settings.spool, inbox.assignment.sealed_before)
         self._set_aside = SetAside(self._settings.spool)
-        self._time = SteadyTime((core.now_ns, wall_ns), self._settings.steady_s)
+        self._time = SteadyTime((inbox.now_ns, wall_ns), self._settings.steady_s)
         self._told: Report | None = None
 
     def run(self) -> None:
@@ -113,8 +94,8 @@ class Committer:
         prune_at = time.monotonic()
         pruning: Callable[[], bool] | None = None
         while True:
-            self._core.something.clear()
-            closing = self._core.closing.is_set()
+            self._inbox.something.clear()
+            closing = self._inbox.closing.is_set()
             began_s = time.process_time()
             try:
                 self._database.prepare_tables()
@@ -129,7 +110,7 @@ class Committer:
                 self._send_report(problem=reason_of(error), bug="" if expected else traceback.format_exc())
                 self._database.forget_connections()
                 pruning = None
-                if self._core.closing.wait(pause_s):
+                if self._inbox.closing.wait(pause_s):
                     return
                 pause_s = min(2 * pause_s, self._settings.longest_pause_s)
                 continue
@@ -140,18 +121,18 @@ class Committer:
             self._send_report()
             if closing:
                 return
-            if self._core.something.wait(max(0.0, prune_at - time.monotonic())):
-                self._core.closing.wait(self._settings.commit_wait_s)
+            if self._inbox.something.wait(max(0.0, prune_at - time.monotonic())):
+                self._inbox.closing.wait(self._settings.commit_wait_s)
 
     def _rest_after(self, computed_s: float) -> None:
         """Rest, so that a busy core has the processors."""
         fill = self._spool.waiting_bytes / self._settings.spool_bytes
         until = time.monotonic() + max(0.0, 1 - 2 * fill) * MOST_REST * computed_s
-        while not self._core.closing.is_set() and (left_s := until - time.monotonic()) > 0:
-            if not self._core.something.wait(min(QUIET_S, left_s)):
+        while not self._inbox.closing.is_set() and (left_s := until - time.monotonic()) > 0:
+            if not self._inbox.something.wait(min(QUIET_S, left_s)):
                 return
-            self._core.something.clear()
-            self._core.closing.wait(min(0.05, left_s))
+            self._inbox.something.clear()
+            self._inbox.closing.wait(min(0.05, left_s))
 
     def _commit(self, closing: bool) -> bool:
         """Move one batch from the spool to the database. Returns false if there was none."""
@@ -178,27 +159,7 @@ class Committer:
         self._told = report
 
 
-def _send(pipe: int, report: Report) -> None:
-    line = memoryview(report.to_line())
-    while line:
-        line = line[os.write(pipe, line) :]
-
-
-def main() -> None:
-    """Commit until the core closes the spool or has ended."""
-    # Signals to the whole group are meant for the core; this process ends when the core does.
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, signal.SIG_IGN)
-    # A sandbox may forbid this; the process then runs at full priority.
-    with suppress(OSError):
-        os.nice(NICE)
-    # Only reports go to the original standard output, whatever a library prints.
-    reports = os.dup(sys.stdout.fileno())
-    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
-    Committer(Core(sys.stdin.fileno()), partial(_send, reports)).run()
-    # The reading thread would delay an orderly exit, and there is nothing to clean up.
-    os._exit(0)
-
-
-if __name__ == "__main__":
-    main()
+def work_for_core(core: Core) -> None:
+    """Commits until the core closes the spool or has ended."""
+    lower_priority(NICE)
+    Committer(Inbox(core), core.send).run()

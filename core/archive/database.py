@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sqlite3
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final, TypeAlias
@@ -35,6 +35,8 @@ _MIGRATIONS: Final = Path(__file__).parent / "migrations"
 _MIGRATION_LOCK: Final = 0x6B6F726E656C  # any number that no other program uses
 
 _ASKED_AGAIN_S: Final = 0.01
+_GRACE_S: Final = 0.5
+"""The time that a server has beyond its own timeout to say that an answer has taken too long."""
 _CHECKPOINT_MS: Final = 2_000
 """The time for which closing waits for readers of the file: less than the core waits for its committing process."""
 
@@ -89,7 +91,7 @@ def connect(
     settings = f"-c statement_timeout={milliseconds} -c lock_timeout={milliseconds} -c synchronous_commit={on_disk}"
     if read_only:
         settings += " -c default_transaction_read_only=on"
-    return sa.create_engine(
+    engine = sa.create_engine(
         url,
         paramstyle="format",
         poolclass=QueuePool,
@@ -107,6 +109,34 @@ def connect(
             "tcp_user_timeout": 2 * milliseconds,
         },
     )
+    sa.event.listen(engine, "connect", lambda connection, _record: _watch_answers(connection, patience_s + _GRACE_S))
+    return engine
+
+
+def _watch_answers(connection: Any, patience_s: float) -> None:
+    """Has *connection* closed, with an error, when an answer is waited for and nothing comes for *patience_s* seconds.
+
+    The server's own timeouts do not help where something in between keeps a connection open and answers nothing.
+    """
+    wait, error = connection.wait, connection.__class__.OperationalError
+
+    def watch(answer: Generator[Any, Any, Any]) -> Generator[Any, Any, Any]:
+        # The driver wakes up ten times a second, also if nothing has come.
+        deadline_s = time.monotonic() + patience_s
+        try:
+            wanted = next(answer)
+            while True:
+                ready = yield wanted
+                if ready:
+                    deadline_s = time.monotonic() + patience_s
+                elif time.monotonic() >= deadline_s:
+                    connection.pgconn.finish()
+                    raise error(f"the database has not answered for {patience_s:g} s")
+                wanted = answer.send(ready)
+        except StopIteration as end:
+            return end.value
+
+    connection.wait = lambda answer, *args, **named: wait(watch(answer), *args, **named)
 
 
 def _configure_sqlite(url: URL, patience_s: float, *, read_only: bool, durable: bool) -> Engine:
@@ -178,8 +208,11 @@ class Database:
             if not self._is_sqlite:
                 # A new index on millions of rows takes longer than any answer may.
                 connection.execute(sa.text("SET LOCAL statement_timeout = 0"))
+                del vars(connection.connection.driver_connection)["wait"]
                 connection.execute(sa.text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": _MIGRATION_LOCK})
             upgrade_tables(connection, _MIGRATIONS)
+        if not self._is_sqlite:
+            self._engine.dispose()  # Later answers have a deadline again.
         self._ready = True
 
     def store_frames(self, frames: Sequence[Frame]) -> tuple[int, list[Refused]]:

@@ -34,7 +34,7 @@ from kornel.core.preemption.registry import SOURCES
 from kornel.core.service.calls.rpc import Encoded, Handler, unary
 from kornel.core.service.configuration.configuration_history import Origin, Version
 from kornel.core.service.configuration.configuration_wire import version_message
-from kornel.core.service.machine.waiting_line import WaitingLine
+from kornel.core.service.machine.loop_time import WaitingLine
 from kornel.core.service.wire.status_codes import InvalidRequest, TooMany
 from kornel.v1 import history_pb2 as pb
 

@@ -1,16 +1,14 @@
-"""The core's side of the committing process: starts it, sends it messages, and starts it again when it ends."""
+"""The core's side of the committing process: starts it, notifies it, and starts it again when it ends."""
 
 from __future__ import annotations
 
-import os
-import subprocess
 import threading
 import time
 from collections.abc import Callable
 from typing import Final
 
-from kornel.core.archive.link import CLOSE, Report
-from kornel.core.service.machine.subprocesses import command_of
+from kornel.core.archive.link import CLOSE, Assignment, Report
+from kornel.core.service.machine.helpers import Helper, HelperEnded
 
 MODULE: Final = "kornel.core.archive.committer"
 FIRST_PAUSE_S: Final = 0.2
@@ -27,7 +25,7 @@ class Supervisor:
 
     def __init__(
         self,
-        assignment: Callable[[], bytes],
+        assignment: Callable[[], Assignment],
         *,
         on_report: Callable[[Report], None],
         on_death: Callable[[str], None],
@@ -37,27 +35,24 @@ class Supervisor:
         self._on_report = on_report
         self._on_death = on_death
         self._longest_pause_s = longest_pause_s
-        self._process: subprocess.Popen[bytes] | None = None
-        self._guard = threading.Lock()
-        """Held while a process is being started or written to."""
+        self._helper: Helper | None = None
         self._closing = threading.Event()
         self._thread = threading.Thread(target=self._keep_running, name="history-committer", daemon=True)
 
     @property
     def pid(self) -> int | None:
         """The ID of the process; ``None``: there is none now."""
-        process = self._process
-        return process.pid if process is not None else None
+        return self._helper.pid if self._helper is not None else None
 
     def start(self) -> None:
         """Starts the process, and keeps one running from now on."""
         self._thread.start()
 
-    def notify_process(self, now_ns: int) -> None:
-        """Notifies the process that something was added to the spool. It never waits: a process that does not read
-        needs no further messages."""
-        with self._guard:
-            self._write(b"%d\n" % now_ns)
+    def notify_process(self, message: int | None) -> None:
+        """Notifies the process that something was added to the spool, or that nothing more will be. It never waits: a
+        process that does not read needs no further messages."""
+        if self._helper is not None:
+            self._helper.notify_process(message)
 
     def close(self, deadline: float) -> None:
         """Lets the process finish until *deadline* on the monotonic clock, then ends it.
@@ -65,27 +60,19 @@ class Supervisor:
         Nothing more must be added to the spool.
         """
         self._closing.set()
-        with self._guard:
-            self._write(CLOSE)
+        self.notify_process(CLOSE)
         if self._thread.ident is None:
             return
         self._thread.join(max(0.0, deadline - time.monotonic()))
         if self._thread.is_alive():
-            with self._guard:
-                if self._process is not None:
-                    self._process.kill()
+            if self._helper is not None:
+                self._helper.kill_process()
             self._thread.join(1.0)
 
     def _keep_running(self) -> None:
         pause_s = FIRST_PAUSE_S
         while True:
-            try:
-                worked, end = self._run_one()
-            except OSError as error:
-                worked, end = False, f"cannot be started: {error.strerror or error}"
-            except Exception as error:  # noqa: BLE001 - without this thread nothing reaches the database any more
-                self._end_process()
-                worked, end = False, f"cannot be understood: {type(error).__name__}: {error}"
+            worked, end = self._run_one()
             if self._closing.is_set():
                 return
             pause_s = FIRST_PAUSE_S if worked else pause_s
@@ -96,43 +83,18 @@ class Supervisor:
 
     def _run_one(self) -> tuple[bool, str]:
         """Runs one process until it ends. Returns whether it began to work, and how it ended."""
-        with self._guard:
-            process = subprocess.Popen(command_of(MODULE), stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-            assert process.stdin is not None
-            assert process.stdout is not None
-            os.set_blocking(process.stdin.fileno(), False)
-            self._process = process
-            self._write(self._assignment())
-            if self._closing.is_set():
-                self._write(CLOSE)
         worked = False
-        for line in process.stdout:
-            if not line.endswith(b"\n"):
-                break  # It ended in the middle of a message.
-            report = Report.from_line(line)
-            worked = worked or not report.problem
-            self._on_report(report)
-        status = process.wait()
-        with self._guard:
-            self._process = None
-            process.stdin.close()
-            process.stdout.close()
-        return worked, f"was ended by signal {-status}" if status < 0 else f"ended with status {status}"
-
-    def _end_process(self) -> None:
-        with self._guard:
-            process, self._process = self._process, None
-        if process is not None:
-            process.kill()
-            process.wait()
-            for pipe in (process.stdin, process.stdout):
-                if pipe is not None:
-                    pipe.close()
-
-    def _write(self, data: bytes) -> None:
-        if self._process is None or self._process.stdin is None:
-            return
         try:
-            os.write(self._process.stdin.fileno(), data)
-        except OSError:
-            return  # It has ended, which its other pipe shows as well, or its pipe is full of equal messages.
+            with Helper(MODULE, self._assignment()) as self._helper:
+                if self._closing.is_set():
+                    self.notify_process(CLOSE)
+                while True:
+                    report: Report = self._helper.receive()
+                    worked = worked or not report.problem
+                    self._on_report(report)
+        except HelperEnded as end:
+            return worked, str(end)
+        except OSError as error:
+            return False, f"cannot be started: {error.strerror or error}"
+        except Exception as error:  # noqa: BLE001 - without this thread nothing reaches the database any more
+            return False, f"cannot be understood: {type(error).__name__}: {error}"

@@ -19,7 +19,7 @@ from kornel.core.journal.content.recording import RecordingEngine
 from kornel.core.journal.content.records import Block, BlockWriter
 from kornel.core.journal.content.replay import EngineMaker, Replay, ReplayedPlace
 from kornel.core.journal.database.choices import JournalSync, JournalUnusable
-from kornel.core.journal.database.lease import LeaseKeeper
+from kornel.core.journal.database.lease import UNANSWERED_S, LeaseKeeper
 from kornel.core.journal.database.settings import JournalSettings
 from kornel.core.journal.database.store import STORE_ERRORS, JournalStore, StoreEnd, StoreTaken, describe_error
 from kornel.core.journal.following.following import Follower, Obstacle
@@ -30,6 +30,8 @@ from kornel.core.journal.writing.committer import Committer, StoreProblem
 from kornel.core.journal.writing.gate import JournalGates
 from kornel.core.journal.writing.places import JournalPlace
 from kornel.core.service.metrics.metrics import Durations
+
+_UNANSWERED: Final = StoreProblem(f"the database has not answered an append for {UNANSWERED_S:g} s")
 
 WHAT_TO_DO: Final = "start with --journal-afresh, or with another journal: the shim registers again then"
 
@@ -109,7 +111,7 @@ class Journal:
             settings,
             life=end.life,
             delivered=end.delivered,
-            on_durable=lambda sequence: self._call_in_loop(lambda: self._gates.note_durable(sequence)),
+            on_durable=lambda sequence: self._call_in_loop(lambda: self._note_durable(sequence)),
             on_problem=lambda problem: self._call_in_loop(lambda: self._note_problem(problem)),
             on_bug=lambda error: logger.critical("bug in the journal, nothing is written any more", exc_info=error),
         )
@@ -182,7 +184,10 @@ class Journal:
         if self._snapshots is not None:
             self._snapshots.start()
         if self._lease is not None:
-            self._lease.on_lost = lambda reason: self._note_problem(StoreProblem(reason, lost=True))
+            self._lease.on_lost = self._note_lost
+            self._lease.find_unanswered = self._find_unanswered
+            if self._lease.lost:
+                self._note_lost(self._lease.lost)
 
     @property
     def places(self) -> Sequence[JournalPlace]:
@@ -228,6 +233,12 @@ class Journal:
             if not place.engine.rm_id and len(self._places) > 1:
                 self.close_place(place)
 
+    @property
+    def lost(self) -> bool:
+        """Tells whether this core must not go on, because another one may lead."""
+        problem = self._gates.problem
+        return (problem is not None and problem.lost) or (self._lease is not None and self._lease.lapsed)
+
     async def hand_over(self) -> None:
         """Let another core lead, once nothing more is to be written."""
         if self._lease is not None:
@@ -257,7 +268,7 @@ class Journal:
 
     def close(self, patience_s: float) -> None:
         """Block while all decisions are written, for at most *patience_s* seconds, and close the store."""
-        all_written = self._loop is None or self._committer.close(patience_s)
+        all_written = self._loop is None or self._committer.close(0.0 if self.lost else patience_s)
         if not all_written:
             self._logger.error(
                 "journal closed before all was written", durable=self._gates.durable, added=self._committer.added
@@ -271,7 +282,25 @@ class Journal:
         if self._lease is not None:
             self._lease.close()
 
+    def _note_lost(self, reason: str) -> None:
+        self._note_problem(StoreProblem(reason, lost=True))
+
+    def _note_durable(self, sequence: int) -> None:
+        if self._gates.problem is _UNANSWERED:
+            self._note_problem(None)
+        self._gates.note_durable(sequence)
+
+    def _find_unanswered(self) -> int:
+        """Returns the number of the record whose append has not been answered for too long, and says so; 0: there is
+        none."""
+        record = self._committer.find_unanswered(UNANSWERED_S)
+        if record and self._gates.problem is None:
+            self._note_problem(_UNANSWERED)
+        return record
+
     def _note_problem(self, problem: StoreProblem | None) -> None:
+        if self._gates.problem is not None and self._gates.problem.lost:
+            return
         self._gates.note_problem(problem)
         if problem is None:
             self._logger.info("journal is written again")

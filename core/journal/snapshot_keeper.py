@@ -6,19 +6,16 @@ that the event loop need not.
 
 from __future__ import annotations
 
-import os
-import subprocess
 import threading
 import time
 from collections.abc import Callable
-from contextlib import suppress
 from typing import Final, NamedTuple
 
 from structlog.typing import FilteringBoundLogger
 
 from kornel.core.journal.database.settings import JournalSettings
 from kornel.core.journal.snapshot_process import MODULE, Assignment, Outcome
-from kornel.core.service.machine.subprocesses import command_of
+from kornel.core.service.machine.helpers import Helper, HelperEnded
 
 
 class SnapshotStatus(NamedTuple):
@@ -63,8 +60,7 @@ class SnapshotKeeper:
         self._covered = count_steps() - waiting_steps
         self.status = newest
         """The present state of the snapshots."""
-        self._guard = threading.Lock()
-        self._process: subprocess.Popen[bytes] | None = None
+        self._helper: Helper | None = None
         self._closing = threading.Event()
         self._made_s = time.monotonic()
         self._not_before_s = 0.0
@@ -86,9 +82,8 @@ class SnapshotKeeper:
 
     def _stop_thread(self) -> None:
         self._closing.set()
-        with self._guard:
-            if self._process is not None:
-                self._process.kill()
+        if self._helper is not None:
+            self._helper.kill_process()
         if self._thread.is_alive():
             self._thread.join()
 
@@ -107,8 +102,10 @@ class SnapshotKeeper:
         steps, began_s = self._count_steps(), time.monotonic()
         try:
             outcome = self._run_process(ending=ending)
-        except (OSError, ValueError, TypeError) as error:
-            outcome = Outcome(problem=f"the process that makes snapshots has failed: {error}")
+        except HelperEnded as end:
+            outcome = Outcome(problem=f"the process that makes snapshots {end}")
+        except OSError as error:
+            outcome = Outcome(problem=f"the process that makes snapshots cannot be started: {error}")
         if self._closing.is_set() and not ending:
             return  # The process was killed because another snapshot is to be made.
         took_s = time.monotonic() - began_s
@@ -136,32 +133,15 @@ class SnapshotKeeper:
             settings.kept.size_bytes,
             ending,
         )
-        with self._guard:
-            if self._closing.is_set() and not ending:
-                return Outcome()
-            process = self._process = subprocess.Popen(
-                command_of(MODULE), stdin=subprocess.PIPE, stdout=subprocess.PIPE
-            )
-        assert process.stdin is not None
-        assert process.stdout is not None
-        timer = threading.Timer(settings.times.ending_s, process.kill) if ending else None
-        if timer is not None:
-            timer.start()
-        try:
-            with suppress(BrokenPipeError):
-                os.write(process.stdin.fileno(), assignment.to_line())
-            line = process.stdout.readline()
-            status = process.wait()
-        finally:
-            with self._guard:
-                self._process = None
-            if timer is not None:
+        helper = self._helper = Helper(MODULE, assignment)
+        if self._closing.is_set() and not ending:
+            return Outcome()
+        timer = threading.Timer(settings.times.ending_s, helper.kill_process)
+        with helper:
+            if ending:
+                timer.start()
+            try:
+                outcome: Outcome = helper.receive()
+            finally:
                 timer.cancel()
-            process.kill()
-            process.wait()
-            process.stdin.close()
-            process.stdout.close()
-        if not line.endswith(b"\n"):
-            ended = f"was ended by signal {-status}" if status < 0 else f"ended with status {status}"
-            return Outcome(problem=f"the process that makes snapshots {ended}")
-        return Outcome.from_line(line)
+            return outcome

@@ -1,27 +1,21 @@
-"""The process that makes a snapshot: ``python -m kornel.core.journal.snapshot_process``, started and watched by
-:mod:`kornel.core.journal.snapshot_keeper`.
+"""Makes a snapshot in a process of its own, a helper that :mod:`kornel.core.journal.snapshot_keeper` starts.
 
 It begins with the newest snapshot, replays in its own engine the records that the core has written since then, writes
 the state of this engine as a snapshot, and removes everything that need no longer be kept. So the core neither stops
-nor waits, and a snapshot is made only if the replay had the same results as the journal. The process reads one line
-with its :class:`Assignment`, and answers with one line, an :class:`Outcome`. It may be killed at any time: a snapshot
-exists completely or not at all.
+nor waits, and a snapshot is made only if the replay had the same results as the journal. The process gets an
+:class:`Assignment`, and answers with an :class:`Outcome`. It may be killed at any time: a snapshot exists completely or
+not at all.
 """
 
 from __future__ import annotations
 
 import io
-import os
-import signal
-import sys
-import threading
 import time
 import traceback
-from contextlib import ExitStack, closing, suppress
-from dataclasses import asdict, dataclass
+from contextlib import ExitStack, closing
+from dataclasses import dataclass
 from typing import Final
 
-import orjson
 from sqlalchemy.engine import make_url
 
 from kornel.core.journal.content.replay import pause_collecting
@@ -32,6 +26,7 @@ from kornel.core.journal.following.starting import play_all
 from kornel.core.journal.snapshots.retention import prune_journal
 from kornel.core.journal.snapshots.snapshot_store import SnapshotStore, opened_snapshots
 from kornel.core.service.logs.logs import LogFormat, LogLevel, build_logger
+from kornel.core.service.machine.helpers import Core, lower_priority
 from kornel.core.snapshot.writing import WorkUnderWay
 
 MODULE: Final = "kornel.core.journal.snapshot_process"
@@ -54,10 +49,6 @@ class Assignment:
     size_bytes: int
     ending: bool = False
 
-    def to_line(self) -> bytes:
-        """Returns the message as a line."""
-        return orjson.dumps(asdict(self)) + b"\n"
-
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
@@ -77,15 +68,6 @@ class Outcome:
     took_s: float = 0.0
     pruned: int = 0
     problem: str = ""
-
-    def to_line(self) -> bytes:
-        """Returns the message as a line."""
-        return orjson.dumps(asdict(self)) + b"\n"
-
-    @classmethod
-    def from_line(cls, line: bytes) -> Outcome:
-        """Returns the message in *line*. Raises ``ValueError`` or ``TypeError``."""
-        return cls(**orjson.loads(line))
 
 
 def make_snapshot(assignment: Assignment) -> Outcome:
@@ -132,38 +114,15 @@ def _add_snapshot(assignment: Assignment, store: JournalStore, snapshots: Snapsh
     return Outcome(problem="the engine has work under way, and nothing more is written")
 
 
-def _end_with_core() -> None:
-    """Ends the process as soon as the core has ended, because its work is not needed then."""
-    while os.read(sys.stdin.fileno(), 65_536):
-        pass
-    os._exit(0)
-
-
-def main() -> None:
-    """Make one snapshot."""
-    # Signals to the whole process group are meant for the core; this process ends when the core ends.
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, signal.SIG_IGN)
-    answers = os.dup(sys.stdout.fileno())
-    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
-    line = sys.stdin.buffer.readline()
-    if not line:
-        return
-    assignment = Assignment(**orjson.loads(line))
+def work_for_core(core: Core) -> None:
+    """Makes one snapshot."""
+    assignment: Assignment = core.receive()
     if not assignment.ending:
-        # A sandbox may forbid this; the process then runs at full priority.
-        with suppress(OSError):
-            os.nice(NICE)
-    threading.Thread(target=_end_with_core, name="core", daemon=True).start()
+        lower_priority(NICE)
+    core.watch()
     try:
         outcome = make_snapshot(assignment)
     except Exception as error:  # noqa: BLE001 - the core has to know, and goes on
         traceback.print_exc()
         outcome = Outcome(problem=f"bug while a snapshot was made: {type(error).__name__}: {error}")
-    os.write(answers, outcome.to_line())
-    # The reading thread would delay an orderly exit, and there is nothing to clean up.
-    os._exit(0)
-
-
-if __name__ == "__main__":
-    main()
+    core.send(outcome)

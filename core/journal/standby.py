@@ -22,7 +22,7 @@ from kornel.core.journal.content.calls import Beginning
 from kornel.core.journal.content.recording import RecordingEngine
 from kornel.core.journal.content.replay import Configured, ReplayedPlace
 from kornel.core.journal.database.choices import JournalSync, JournalUnusable
-from kornel.core.journal.database.lease import LeaseKeeper, LeaseTable, LeaseView, is_gone, name_holder
+from kornel.core.journal.database.lease import LeaseKeeper, LeaseSight, LeaseTable, is_gone, name_holder
 from kornel.core.journal.database.settings import JournalSettings
 from kornel.core.journal.database.store import STORE_ERRORS, JournalStore, StoreMoved, StoreTaken, describe_error
 from kornel.core.journal.following.following import FetchedBlock, Follower, Obstacle
@@ -91,7 +91,8 @@ class Standby:
         self._follower = Follower(store, version=beginning.version, make_engine=self._empty_engine)
         self.standing: Final = Standing(shared=True)
         """The standing of the core."""
-        self._lease = LeaseView("", "", 0, 0, 0, 0)
+        self._lease = LeaseSight()
+        self.standing.find_lease_age = lambda: self._lease.age_s
         self._looked_s = -math.inf
         self._holder = name_holder()
         self._address = ""
@@ -158,8 +159,8 @@ class Standby:
         await self._look_once(is_gone)
         if self._settings.afresh and not self.standing.leads:
             raise JournalUnusable(
-                f"{self._settings.shown}: another core leads ({self._lease.address}), and goes on with what the journal"
-                " holds; end it before you start one with --journal-afresh"
+                f"{self._settings.shown}: another core leads ({self._lease.view.address}), and goes on with what the"
+                " journal holds; end it before you start one with --journal-afresh"
             )
         self._task = asyncio.create_task(self._follow_for_ever(), name="standby")
 
@@ -182,10 +183,19 @@ class Standby:
         return self.engine
 
     def _play_what_is_there(self) -> None:
-        self._started = follow_to_end(
-            self._follower, self._settings, self._logger, lambda: not self._table.read_lease().free
-        )
+        self._lease.note_view(self._table.read_lease())
+        self._started = follow_to_end(self._follower, self._settings, self._logger, self._others_lead)
         self._waits_for_end = self._follower.problem is not None
+
+    def _others_lead(self) -> bool:
+        """Tells whether another core leads, once that is known."""
+        before = self._lease.view
+        while not self._lease.free and not is_gone(before.holder):
+            self._lease.note_view(self._table.read_lease())
+            if self._lease.view.is_renewal_of(before):
+                return not self._lease.free
+            time.sleep(LOOK_S)
+        return False
 
     async def _follow_for_ever(self) -> None:
         try:
@@ -203,16 +213,15 @@ class Standby:
         began = time.monotonic()
         self._has_more = False
         try:
-            if began - self._looked_s >= min(LOOK_S, max(0.0, self._lease.left_ms / 1_000)):
-                self._lease = await self._in_thread(self._table.read_lease)
+            if began - self._looked_s >= LOOK_S:
+                self._lease.note_view(await self._in_thread(self._table.read_lease))
                 self._looked_s = began
                 self._note_lease()
             if self._waits_for_end and not await self._begin_at_end():
                 return
             caught_up = await self._follow_once(began)
-            gone = self._lease.holder if is_gone(self._lease.holder) else ""
-            if caught_up and (self._lease.free or gone):
-                await self._take_over(gone)
+            if caught_up and (self._lease.free or is_gone(self._lease.view.holder)):
+                await self._take_over()
         except StoreTaken:
             self._looked_s = -math.inf  # Another core was faster, or took over from this one at once.
         except STORE_ERRORS as error:
@@ -285,17 +294,18 @@ class Standby:
         self.standing.records_behind = self._follower.behind
         self._note_followed()
 
-    async def _take_over(self, gone: str) -> None:
-        """Takes the lease if it is still free, replays everything that was written until then, and leads. *gone* is a
-        holder that is known to have ended, or empty."""
-        began = time.perf_counter()
-        epoch = await self._in_thread(partial(self._table.take_lease, self._holder, self._address, gone=gone))
+    async def _take_over(self) -> None:
+        """Takes the lease if it is still as this core has seen it, replays everything that was written until then, and
+        leads."""
+        began = time.monotonic()
+        seen = self._lease.view
+        epoch = await self._in_thread(partial(self._table.take_lease, self._holder, self._address, seen))
         self._looked_s = -math.inf
         if epoch is None:
             return
         assert self._clock is not None
         self._clock.follow_time(self._lease.core_now_ns, self.last_ns)
-        keeper = LeaseKeeper(self._table, epoch, now_ns=self._clock.now_ns)
+        keeper = LeaseKeeper(self._table, epoch, now_ns=self._clock.now_ns, taken_s=began)
         keeper.start()
         try:
             journal = await self._begin_epoch(keeper)
@@ -307,7 +317,8 @@ class Standby:
             return
         self._threads.shutdown(wait=False)
         self.standing.lead(epoch, self._address)
-        took_ms = round((time.perf_counter() - began) * 1_000, 1)
+        self.standing.find_lease_age = lambda: keeper.age_s
+        took_ms = round((time.monotonic() - began) * 1_000, 1)
         self._logger.info("this core leads", epoch=epoch, record=self._follower.sequence, took_ms=took_ms)
         self._on_lead(journal)
 
@@ -347,7 +358,7 @@ class Standby:
 
     def _note_lease(self) -> None:
         lease, standing = self._lease, self.standing
-        standing.leader_address, standing.epoch = "" if lease.free else lease.address, lease.epoch
+        standing.leader_address, standing.epoch = "" if lease.free else lease.view.address, lease.view.epoch
         if self._clock is not None:
             self._clock.follow_time(lease.core_now_ns, self.last_ns)
 

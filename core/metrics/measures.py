@@ -23,26 +23,14 @@ class LoopLag:
 
     def __init__(self) -> None:
         self.lag = Durations(BOUNDS_S)
-        self._timer: asyncio.TimerHandle | None = None
-        self._due_s = 0.0
 
-    def start(self) -> None:
-        """Measure four times a second from now on."""
+    async def measure_for_ever(self) -> None:
+        """Measures four times a second."""
         loop = asyncio.get_running_loop()
-        self._due_s = loop.time() + EVERY_S
-        self._timer = loop.call_at(self._due_s, self._measure_lag, loop)
-
-    def stop(self) -> None:
-        """Stop measuring."""
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-
-    def _measure_lag(self, loop: asyncio.AbstractEventLoop) -> None:
-        now_s = loop.time()
-        self.lag.add(max(0.0, now_s - self._due_s))
-        self._due_s = now_s + EVERY_S
-        self._timer = loop.call_at(self._due_s, self._measure_lag, loop)
+        while True:
+            due_s = loop.time() + EVERY_S
+            await asyncio.sleep(EVERY_S)
+            self.lag.add(max(0.0, loop.time() - due_s))
 
 
 class Measures:

@@ -272,6 +272,16 @@ def _memory_metrics() -> Iterable[Metric]:
 
 def _standing_metrics(standing: Standing) -> Iterable[Metric]:
     yield make_gauge("kornel_leader", "1: this core leads, of those that share the journal.", int(standing.leads))
+    yield make_counter(
+        "kornel_leader_changes_total",
+        "How many times a core has begun to lead, in the life of the journal.",
+        standing.epoch,
+    )
+    yield make_gauge(
+        "kornel_lease_age_seconds",
+        "The time since the lease was last renewed, as far as this core knows.",
+        round(standing.find_lease_age(), 3),
+    )
     yield make_gauge(
         "kornel_standby_unfit",
         "1: this core no longer follows and never leads, because its state is not the leader's.",

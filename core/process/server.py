@@ -51,8 +51,7 @@ from kornel.core.service.configuration.judging import Judge
 from kornel.core.service.events.event_journal import EventJournal
 from kornel.core.service.events.refusals import RefusalKeeper
 from kornel.core.service.logs.logs import LevelSwitch, LogLevel
-from kornel.core.service.machine.clock import Clock, ManualClock, SystemClock
-from kornel.core.service.machine.clock_watch import ClockWatch
+from kornel.core.service.machine.clock import Clock, ManualClock, SystemClock, watch_clock
 from kornel.core.service.machine.garbage import RECORDS_PER_QUEUE, GarbageKeeper, GarbageRounds
 from kornel.core.service.managers.health import HealthKeeper
 from kornel.core.service.managers.managers import Lobby, Managers, Place
@@ -189,7 +188,6 @@ class KornelServer:
                 _go_on_with_versions(place, kept.kept)
                 if kept.configured is not None:
                     place.configurator.go_on(*kept.configured)
-        self._clock_watch = ClockWatch(clock, logger)
         self._garbage_rounds = GarbageRounds(
             garbage,
             records=lambda: sum(
@@ -219,8 +217,8 @@ class KornelServer:
         """Tells whether the core has started and is not stopping."""
         self._ready = False
         """Tells whether requests are accepted and the state can be trusted."""
-        self._reading: set[asyncio.Task[None]] = set()
-        self._health = HealthService(logger)
+        self._under_way: set[asyncio.Task[None]] = set()
+        self._health = HealthService(logger, self._is_lost)
         self._services: tuple[str, ...] = ()
         self._server: grpc.aio.Server | None = None
         self._lock: SocketLock | None = None
@@ -258,7 +256,7 @@ class KornelServer:
             history=self.usage,
             health=self.health,
             refusals=self.refusals,
-            ready=lambda: self._ready,
+            ready=lambda: self._ready and not self._is_lost(),
             standing=self.standing,
             log_level=lambda: self._levels.name,
             clock=self._clock,
@@ -347,9 +345,9 @@ class KornelServer:
         await server.start()
         self.health.start()
         self.usage.start()
-        self.measures.lag.start()
-        self._garbage_rounds.start()
-        self._clock_watch.start()
+        self._begin_work(self.measures.lag.measure_for_ever())
+        self._begin_work(self._garbage_rounds.look_for_ever())
+        self._begin_work(watch_clock(self._clock, self._logger))
         if self._http is not None:
             await self._http.start()
         self._up = True
@@ -370,7 +368,7 @@ class KornelServer:
                 await self.stop()
                 raise
         if security is not None:
-            self._read_file(security.follow())
+            self._begin_work(security.follow())
         self._logger.info(
             "serving", address=self.address, rest=self.rest_address or "off", version=self._settings.version
         )
@@ -454,9 +452,9 @@ class KornelServer:
             self._usage_sampler.start()
         if self._file is not None:
             if self.journal is not None and any(place.configurator.lags_behind for place in self.managers.places):
-                self._read_file(self._file.reload())
+                self._begin_work(self._file.reload())
             if self._settings.watch:
-                self._read_file(self._file.watch())
+                self._begin_work(self._file.watch())
 
     async def serve(self, stop: asyncio.Event) -> bool:
         """Serves until *stop* is set, then stops in order. Returns false if the partition task has ended by itself,
@@ -481,20 +479,17 @@ class KornelServer:
         elif self._file is None:
             self._logger.warning("asked to read the configuration file again, but the core was given none")
         else:
-            self._read_file(self._file.reload())
+            self._begin_work(self._file.reload())
 
     async def stop(self) -> None:
         """Stops the parts in the order that this module states."""
         assert self._server is not None
-        for reading in self._reading:
-            reading.cancel()
-        await asyncio.gather(*self._reading, return_exceptions=True)
+        for work in self._under_way:
+            work.cancel()
+        await asyncio.gather(*self._under_way, return_exceptions=True)
         http_down = asyncio.create_task(self._http.stop()) if self._http is not None else None
         self.usage.stop()
         self._usage_sampler.stop()
-        self.measures.lag.stop()
-        self._garbage_rounds.stop()
-        self._clock_watch.stop()
         await self.health.stop()
         self._up = self._ready = False
         self._health.stop_serving()
@@ -684,14 +679,23 @@ class KornelServer:
         self._health.set_serving(JOURNAL, not problem)
         self._journal_fails = bool(problem)
         self._update_health()
+        if self._is_lost():
+            self.standing.problem = problem
+            self._health.stop_serving()
+            self.managers.died.set()
+
+    def _is_lost(self) -> bool:
+        """Tells whether another core may lead, so that this one must not go on."""
+        return self.journal is not None and self.journal.lost
 
     def _on_history_problem(self, problem: str) -> None:
         self._health.set_serving(HISTORY, not problem)
 
-    def _read_file(self, reading: Coroutine[None, None, None]) -> None:
-        task = asyncio.create_task(reading)
-        self._reading.add(task)
-        task.add_done_callback(self._reading.discard)
+    def _begin_work(self, work: Coroutine[None, None, None]) -> None:
+        """Begins *work*, which :meth:`stop` ends."""
+        task = asyncio.create_task(work)
+        self._under_way.add(task)
+        task.add_done_callback(self._under_way.discard)
 
     def _update_health(self) -> None:
         """Updates the health of the core and its services. A core that stands by only serves services that answer

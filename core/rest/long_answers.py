@@ -13,7 +13,7 @@ from contextlib import asynccontextmanager, contextmanager
 from typing import Final
 
 from kornel.core.rest.errors import RestError
-from kornel.core.service.machine.waiting_line import WaitingLine
+from kornel.core.service.machine.loop_time import WaitingLine
 
 MOST_BYTES: Final = 24 * 2**20
 """The most bytes of answers that were made and not read completely yet. A single answer may be longer."""

@@ -9,29 +9,25 @@ from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
 from kornel.core.state.partition_state import PartitionState
-from kornel.core.telling.allocations.allocation_views import KeptViews
 from kornel.core.telling.allocations.ask_report import ask_standing, explain_work
 from kornel.core.telling.allocations.explanation import AskReport, Report, add_absence
 from kornel.core.telling.nodes.node_reports import AskOnNode, NodeReport, explain_ask_on_node, explain_node
-from kornel.core.telling.nodes.node_views import NodeView, node_view
 from kornel.core.telling.preemption.outlook import ReadingIndex
 from kornel.core.telling.queues.headroom import QueueExplanation, explain_queue
 from kornel.core.telling.users.limits_of_user import UserExplanation, explain_user
 
-A = TypeVar("A")
 A_co = TypeVar("A_co", covariant=True)
 
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """Everything that an explanation reads, at one moment. *index* and *kept* only save time.
+    """Everything that an explanation reads, at one moment. *index* only saves time.
 
     *absence*: a sentence about the manager *rm_id* if it is gone; empty: it is there.
     """
 
     state: PartitionState
     index: ReadingIndex
-    kept: KeptViews
     now_ns: int
     rm_id: str = ""
     absence: str = ""
@@ -42,11 +38,6 @@ class Subject(Protocol[A_co]):
 
     def explain_from(self, reading: Reading) -> A_co | None:
         """Explains the subject; ``None``: the partition does not know it."""
-
-
-def explain(reading: Reading, subject: Subject[A]) -> A | None:
-    """Explains *subject*: why it waits, what bounds it, or for whom it was preempted; ``None``: it is not known."""
-    return subject.explain_from(reading)
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,15 +118,3 @@ class UserNamed(Subject[UserExplanation]):
     def explain_from(self, reading: Reading) -> UserExplanation | None:
         """Explains the usage of the user, and the limits that apply to it."""
         return explain_user(reading.state, self.name)
-
-
-@dataclass(frozen=True, slots=True)
-class NodeNamed(Subject[NodeView]):
-    """A registered node."""
-
-    node_id: str
-
-    def explain_from(self, reading: Reading) -> NodeView | None:
-        """Shows what the node offers and holds, the asks for which it has reservations, and who drains it."""
-        node = reading.state.nodes.get(self.node_id)
-        return node_view(reading.state, node, reading.kept) if node is not None else None

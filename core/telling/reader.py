@@ -30,7 +30,7 @@ from kornel.core.telling.configuration.configuration_preview import Configuratio
 from kornel.core.telling.configuration.partition_moment import moment_of
 from kornel.core.telling.configuration.placement_answer import PlacementAnswer, find_placement
 from kornel.core.telling.configuration.placement_rule_views import RuleView, rule_views
-from kornel.core.telling.explain import Reading, Subject, explain
+from kornel.core.telling.explain import Reading, Subject
 from kornel.core.telling.name_search import FoundName, search_names
 from kornel.core.telling.nodes.domain_views import DomainView, LevelView, domain_views, level_views
 from kornel.core.telling.nodes.node_views import (
@@ -44,7 +44,6 @@ from kornel.core.telling.nodes.node_views import (
 from kornel.core.telling.partitions.books_faults import Offender, find_faults
 from kornel.core.telling.partitions.partition_gauges import PartitionGauges, look_at_gauges
 from kornel.core.telling.partitions.partition_status import (
-    EngineStatus,
     FinalCounts,
     PartitionStatus,
     final_counts,
@@ -158,12 +157,6 @@ class Reader:
     def unrouted(self) -> int:
         """The number of unanswered entries that named an unknown partition."""
         return self._engine.unrouted
-
-    def status(self, *, audited: bool = False) -> EngineStatus:
-        """Describes the whole engine. *audited*: check the books too, which takes time in a large cluster."""
-        engine = self._engine
-        found = tuple(reader.status(audited=audited) for reader in self.partitions())
-        return EngineStatus(engine.rm_id, engine.checksum, found, engine.unrouted)
 
     def final_counts(self, most_audited: int) -> FinalCounts:
         """Counts what the whole core has done. The books are audited if they have at most *most_audited* records."""
@@ -283,11 +276,8 @@ class PartitionReader:
     def explain(self, subject: Subject[A]) -> A | None:
         """Explains *subject*: why it waits, what bounds it, or for whom it was preempted; ``None``: nothing is known of
         it."""
-        kept = self._kept
-        reading = Reading(
-            self._state, kept.index, kept.allocations, self._now_ns, rm_id=self._rm_id, absence=self._absence()
-        )
-        return explain(reading, subject)
+        reading = Reading(self._state, self._kept.index, self._now_ns, rm_id=self._rm_id, absence=self._absence())
+        return subject.explain_from(reading)
 
     def suppose(self, question: Supposition) -> Forecast:
         """Forecasts the consequences of *question*; changes nothing.

@@ -52,6 +52,11 @@ class CoreProcess:
         stub: status_pb2_grpc.StatusServiceAsyncStub = status_pb2_grpc.StatusServiceStub(self.channel)
         return await stub.GetStatus(status_pb2.GetStatusRequest(audit=audited), timeout=PATIENCE_S)
 
+    async def has_caught_up(self) -> bool:
+        """Tells whether a core that stands by has the state of the leader."""
+        standing = (await self.status()).standing
+        return bool(standing.leader_address) and not standing.records_behind
+
     async def check_books(self) -> status_pb2.GetStatusResponse:
         """Fails unless the core's books agree. Returns its status."""
         status = await self.status(audited=True)
@@ -108,9 +113,11 @@ class Cores:
         ahead_s: int = 0,
         version: str = "",
         bugs: bool = False,
+        journal: str = "",
     ) -> CoreProcess:
         """Returns a core that has begun to serve, as the leader or standing by. *address*: of a core that has ended.
-        *ahead_s*, *version*, *bugs*: it is an altered one (:mod:`tests.e2e.altered_core`)."""
+        *ahead_s*, *version*, *bugs*: it is an altered one (:mod:`tests.e2e.altered_core`). *journal*:
+        another address of it."""
         number = len(self._started)
         address = address or f"127.0.0.1:{reserve_port()}"
         ready, log = self._home / f"ready-{number}", self._home / f"core-{number}.log"
@@ -118,7 +125,7 @@ class Cores:
         module = ["tests.e2e.altered_core", *altered] if altered else ["kornel"]
         command = [
             python(), "-m", *module, "serve", "--grpc", address, "--ready-file", str(ready),
-            "--rest-address", "off", "--history", "off", "--journal", self._journal, *options,
+            "--rest-address", "off", "--history", "off", "--journal", journal or self._journal, *options,
         ]  # fmt: skip
         with log.open("wb") as out:
             process = subprocess.Popen(command, stdout=out, stderr=out)  # noqa: ASYNC220 - forks once

@@ -236,19 +236,20 @@ async def end_of(channel: grpc.aio.Channel) -> grpc.StatusCode:
     return code
 
 
-async def test_a_database_that_is_away_stops_the_intake(postgres: Postgres, tmp_path: Path) -> None:
-    """While PostgreSQL is stopped asks are refused UNAVAILABLE; started again, the core goes on by itself."""
+async def test_a_database_that_is_away_ends_the_core(postgres: Postgres, tmp_path: Path) -> None:
+    """While PostgreSQL is stopped asks are refused UNAVAILABLE; a core that is started later goes on."""
     shim = Shim()
-    async with core_process(postgres.url, tmp_path) as (_, channel):
+    async with core_process(postgres.url, tmp_path) as (core, channel):
         await shim.prepare(channel)
         await shim.place(channel, 0.3)
         placing = asyncio.create_task(shim.place(channel, 1.5))
         await asyncio.sleep(0.3)
         await asyncio.to_thread(postgres.stop)
-        await wait_for_health(channel, health_pb2.HealthCheckResponse.NOT_SERVING)
         assert await end_of(channel) is grpc.StatusCode.UNAVAILABLE
         await asyncio.gather(placing, return_exceptions=True)
-        await asyncio.to_thread(postgres.start)
+        await asyncio.wait_for(asyncio.to_thread(core.wait), PATIENCE_S)
+    await asyncio.to_thread(postgres.start)
+    async with core_process(postgres.url, tmp_path) as (_, channel):
         await wait_for_health(channel, health_pb2.HealthCheckResponse.SERVING)
         before = len(shim.heard)
         await shim.place(channel, 1.0)

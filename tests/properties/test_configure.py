@@ -15,8 +15,6 @@ from kornel.core.config.text.problems import ConfigError
 from kornel.core.engine.configuration import configure
 from kornel.core.policies.queue_order import find_fair_max
 from kornel.core.state.partition_state import PartitionState
-from kornel.core.telling.configuration import setting_changes
-from kornel.core.telling.configuration.setting_changes import Terms
 from tests.examples import scale_examples
 
 NAMES = ("a", "b", "c")
@@ -64,20 +62,17 @@ def _loaded(tree: list[Any]) -> Configuration | None:
         return None
 
 
-def _terms(state: PartitionState) -> dict[str, tuple[Terms, Any]]:
+def _terms(state: PartitionState) -> dict[str, tuple[Any, ...]]:
     """Of every queue that is listed; type indexes depend on history, so amounts are told by name."""
     named = state.types.to_resources
     return {
         path: (
-            setting_changes.terms_of(queue)._replace(guaranteed={}, max={}, dynamic_terms=None),
-            (
-                named(queue.guaranteed),
-                named(queue.max),
-                {state.types.names[t]: amount for t, amount in queue.fair_terms},
-                queue.priority,
-                queue.dynamic_terms is not None
-                and (named(queue.dynamic_terms.max), queue.dynamic_terms.leaf_properties),
-            ),
+            (queue.leaf, queue.managed, queue.max_applications, queue.properties, queue.submit_acl, queue.admin_acl),
+            named(queue.guaranteed),
+            named(queue.max),
+            {state.types.names[t]: amount for t, amount in queue.fair_terms},
+            queue.priority,
+            queue.dynamic_terms is not None and (named(queue.dynamic_terms.max), queue.dynamic_terms.leaf_properties),
         )
         for path, queue in state.queues.items()
         if not queue.draining

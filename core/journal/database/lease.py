@@ -1,8 +1,10 @@
 """The lease: the row of the database that shows which of several cores leads.
 
-A core takes the lease when no core holds it, and renews it every second. A core that ends releases it; a core that was
-killed loses it four seconds after the last renewal. All times are those of the database, so that the clocks of hosts
-may differ.
+A core takes the lease when no core holds it, and renews it twice a second. A core that ends releases it; a core that
+was killed loses it three seconds after the last renewal, or after one second if the database has seen its connection
+close. Each core counts this time by its own monotonic clock: a core that stands by from when it saw the row change, and
+the leader, which stops half a second earlier, from when it began the last renewal that was answered. So the clocks of
+hosts and of the database may differ, and may be set.
 
 The lease alone does not prevent writing: a core that was stopped for a while still assumes that it leads. Therefore
 each append also reads the lease (:meth:`.store.JournalStore.append_block`): a record is appended
@@ -14,6 +16,7 @@ from __future__ import annotations
 import asyncio
 import os
 import platform
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -26,30 +29,50 @@ from sqlalchemy.engine import URL
 from kornel.core.archive.database import connect
 from kornel.core.journal.database.store import STORE_ERRORS, describe_error
 
-LEASE_MS: Final = 4_000
+LEASE_MS: Final = 3_000
 """The time for which a lease is valid without a renewal."""
 
-RENEW_S: Final = 1.0
-"""The pause between two renewals."""
+MARGIN_MS: Final = 500
+"""The time before the end of its lease at which a leader stops."""
+
+GONE_MS: Final = 1_000
+"""The time without a renewal after which a lease is free if the database has seen its holder's connection close."""
+
+RENEW_S: Final = 0.5
+"""The time from one renewal to the next, unless its answer takes longer."""
+
+AGAIN_S: Final = 0.1
+"""The pause before a renewal is tried again."""
 
 PATIENCE_S: Final = 2.0
 """The time that the database may take to answer a question about the lease."""
 
+UNANSWERED_S: Final = 2.0
+"""The time without an answer to an append after which the leader offers the lease to other cores."""
+
+_HELD: Final = 0x6B6C6F63
+"""The first half of the key of the lock that the leader's connection holds; the second half is the epoch."""
+
 _NOW: Final = "CAST(EXTRACT(EPOCH FROM clock_timestamp()) * 1000 AS BIGINT)"
 
 _LOOK: Final = sa.text(
-    f"SELECT holder, address, epoch, until_ms - {_NOW} AS left_ms, core_ns, {_NOW} - renewed_ms AS since_ms"  # noqa: S608
+    f"SELECT holder, address, epoch, until_ms, core_ns, {_NOW} - renewed_ms AS since_ms,"  # noqa: S608
+    f" EXISTS (SELECT 1 FROM pg_locks WHERE locktype = 'advisory' AND granted AND classid = {_HELD} AND"
+    " objid = (epoch % 2147483648)::oid"
+    " AND database = (SELECT oid FROM pg_database WHERE datname = current_database())) AS held"
     " FROM journal_lease WHERE one = 1"
 )
+_HOLD: Final = sa.text(f"SELECT pg_try_advisory_lock({_HELD}, CAST(:epoch % 2147483648 AS INTEGER))")
 _TAKE: Final = sa.text(
     f"UPDATE journal_lease SET holder = :holder, address = :address, until_ms = {_NOW} + :lasts_ms,"  # noqa: S608
     # Epochs that were written without a lease count, too.
     " epoch = 1 + GREATEST(epoch, COALESCE((SELECT epoch FROM journal_blocks ORDER BY first DESC LIMIT 1), 0))"
-    f" WHERE one = 1 AND (until_ms <= {_NOW} OR holder = :gone) RETURNING epoch"
+    " WHERE one = 1 AND epoch = :epoch AND core_ns = :core_ns AND until_ms = :until_ms RETURNING epoch"
 )
 _RENEW: Final = sa.text(
-    f"UPDATE journal_lease SET until_ms = {_NOW} + :lasts_ms, renewed_ms = {_NOW}, core_ns = :core_ns"  # noqa: S608
-    " WHERE one = 1 AND epoch = :epoch"
+    # The time by the database's clock is for cores of earlier versions.
+    f"UPDATE journal_lease SET until_ms = CASE WHEN :offered THEN 0 ELSE {_NOW} + :lasts_ms END,"  # noqa: S608
+    f" renewed_ms = {_NOW}, core_ns = :core_ns WHERE one = 1 AND epoch = :epoch"
 )
 _HAND_OVER: Final = sa.text("UPDATE journal_lease SET until_ms = 0 WHERE one = 1 AND epoch = :epoch")
 
@@ -57,27 +80,62 @@ _HAND_OVER: Final = sa.text("UPDATE journal_lease SET until_ms = 0 WHERE one = 1
 class LeaseView(NamedTuple):
     """The lease at one moment.
 
-    left_ms   the time for which it is still valid; 0 or below: no core leads
+    until_ms  the end of the lease by the database's clock; 0: its holder has released it or offers it
     core_ns   the leader's own time when it renewed the lease last; 0: it was never renewed
-    since_ms  the time since then
+    since_ms  the time since then, by the database's clock
+    held      tells whether the database has a connection to the holder
     """
 
-    holder: str
-    address: str
-    epoch: int
-    left_ms: int
-    core_ns: int
-    since_ms: int
+    holder: str = ""
+    address: str = ""
+    epoch: int = 0
+    until_ms: int = 0
+    core_ns: int = 0
+    since_ms: int = 0
+    held: bool = False
+
+    def is_renewal_of(self, before: LeaseView) -> bool:
+        """Tells whether the lease was taken, renewed or released since *before*."""
+        return (self.epoch, self.until_ms, self.core_ns) != (before.epoch, before.until_ms, before.core_ns)
+
+
+class LeaseSight:
+    """The lease as a core that does not hold it has seen it, by the monotonic clock of that core."""
+
+    def __init__(self) -> None:
+        self.view = LeaseView()
+        """The lease when this core looked last."""
+        self._changed_s = time.monotonic()
+        self._core_ns = 0
+        self._was_held = False
+
+    def note_view(self, view: LeaseView) -> None:
+        """Notes that the lease is now as *view* says."""
+        before, self.view = self.view, view
+        if view.epoch != before.epoch:
+            self._was_held = False
+        self._was_held |= view.held
+        if view.is_renewal_of(before):
+            self._changed_s = time.monotonic()
+            # A core that has seen no change yet has only the database's clock.
+            since_ms = view.since_ms if not before.holder else 0
+            self._core_ns = view.core_ns + max(0, since_ms) * 1_000_000 if view.core_ns else 0
+
+    @property
+    def age_s(self) -> float:
+        """The seconds since this core saw the lease change."""
+        return time.monotonic() - self._changed_s
 
     @property
     def free(self) -> bool:
-        """Tells whether another core may take it."""
-        return self.left_ms <= 0
+        """Tells whether this core may take the lease."""
+        gone = self._was_held and not self.view.held
+        return not self.view.until_ms or self.age_s * 1_000 >= (GONE_MS if gone else LEASE_MS)
 
     @property
     def core_now_ns(self) -> int:
         """Returns the present time of the leader's clock, also if the leader has ended; 0: it is unknown."""
-        return self.core_ns + self.since_ms * 1_000_000 if self.core_ns else 0
+        return self._core_ns + round(self.age_s * 1_000_000_000) if self._core_ns else 0
 
 
 class LeaseTable:
@@ -86,29 +144,35 @@ class LeaseTable:
 
     def __init__(self, url: URL, patience_s: float = PATIENCE_S) -> None:
         """Prepares the access without connecting. Raises ``ImportError`` without the driver."""
-        self._engine = connect(url, patience_s, what="journal lease").execution_options(isolation_level="AUTOCOMMIT")
+        # A renewal need not be on the disk, and a disk that is slow for a while is no reason to change the leader. An
+        # epoch is there before the first record that is written in it.
+        engine = connect(url, patience_s, durable=False, what="journal lease")
+        self._engine = engine.execution_options(isolation_level="AUTOCOMMIT")
 
     def read_lease(self) -> LeaseView:
         """Returns the lease as it is now."""
         with self._engine.connect() as connection:
             row = connection.execute(_LOOK).one()
-        return LeaseView(row.holder, row.address, row.epoch, int(row.left_ms), row.core_ns, int(row.since_ms))
+        return LeaseView(*row)
 
-    def take_lease(self, holder: str, address: str, *, gone: str = "") -> int | None:
-        """Takes the lease, if no core holds it. Returns the epoch that begins with it, or ``None`` if a core holds the
-        lease.
-
-        *gone* is a holder that is known to have ended, so that its lease need not expire first.
-        """
-        values = {"holder": holder, "address": address, "lasts_ms": LEASE_MS, "gone": gone or holder}
+    def take_lease(self, holder: str, address: str, seen: LeaseView) -> int | None:
+        """Takes the lease, if it is still as this core has *seen* it. Returns the epoch that begins with it, or
+        ``None`` if it was taken or renewed."""
+        values = {"holder": holder, "address": address, "lasts_ms": LEASE_MS}
+        values |= {"epoch": seen.epoch, "core_ns": seen.core_ns, "until_ms": seen.until_ms}
         with self._engine.connect() as connection:
             found = connection.execute(_TAKE, values).scalar()
         return None if found is None else int(found)
 
-    def renew_lease(self, epoch: int, core_ns: int) -> bool:
-        """Renews the lease of *epoch*. Returns false if another core has taken it. *core_ns* is the core's time."""
+    def renew_lease(self, epoch: int, core_ns: int, *, offered: bool = False) -> bool:
+        """Renews the lease of *epoch*. Returns false if another core has taken it. *core_ns* is the core's time.
+        *offered*: any other core may take it at once."""
+        values = {"epoch": epoch, "core_ns": core_ns, "lasts_ms": LEASE_MS, "offered": offered}
         with self._engine.connect() as connection:
-            done = connection.execute(_RENEW, {"epoch": epoch, "core_ns": core_ns, "lasts_ms": LEASE_MS})
+            done = connection.execute(_RENEW, values)
+            # The lock lasts as long as the connection, and ends when the database sees it close.
+            if connection.info.get("held") != epoch and connection.execute(_HOLD, {"epoch": epoch}).scalar():
+                connection.info["held"] = epoch
         return done.rowcount > 0
 
     def hand_over(self, epoch: int) -> None:
@@ -130,18 +194,40 @@ class LeaseKeeper:
     """Renews the lease of the core that leads, as long as its event loop runs.
 
     An event loop that hangs renews nothing, so another core takes over. *on_lost* is called with the reason when
-    another core has taken the lease.
+    another core has taken the lease, or when the last renewal that was answered is so long ago that one may take it.
     """
 
-    def __init__(self, table: LeaseTable, epoch: int, *, now_ns: Callable[[], int]) -> None:
+    def __init__(self, table: LeaseTable, epoch: int, *, now_ns: Callable[[], int], taken_s: float) -> None:
+        """Prepares to renew the lease of *epoch*, which this core began to take at *taken_s*, by its monotonic
+        clock."""
         self._table = table
         self._now_ns = now_ns
+        self._renewed_s = taken_s
         self._threads = ThreadPoolExecutor(1, thread_name_prefix="lease")
         self._task: asyncio.Task[None] | None = None
         self.epoch: Final = epoch
         self.on_lost: Callable[[str], None] = lambda reason: None
+        self.find_unanswered: Callable[[], int] = lambda: 0
+        """Returns the number of the record whose append has not been answered for too long; 0: there is none."""
+        self._offered = 0
+        self.lost = ""
+        """The reason why this core no longer leads; empty: it does."""
         self.problem = ""
         """The reason why the lease could not be renewed; empty: it was renewed."""
+
+    @property
+    def age_s(self) -> float:
+        """The seconds since the last renewal that was answered began."""
+        return time.monotonic() - self._renewed_s
+
+    @property
+    def lapsed(self) -> bool:
+        """Tells whether another core may lead."""
+        return bool(self.lost) or self._left_s <= 0
+
+    @property
+    def _left_s(self) -> float:
+        return (LEASE_MS - MARGIN_MS) / 1_000 - self.age_s
 
     def start(self) -> None:
         """Renew the lease from now on, in the running event loop."""
@@ -150,8 +236,9 @@ class LeaseKeeper:
     async def hand_over(self) -> None:
         """Stop renewing, and release the lease for another core."""
         await self._stop()
-        with suppress(*STORE_ERRORS):
-            await asyncio.get_running_loop().run_in_executor(self._threads, self._table.hand_over, self.epoch)
+        if not self.lost:
+            with suppress(*STORE_ERRORS):
+                await asyncio.get_running_loop().run_in_executor(self._threads, self._table.hand_over, self.epoch)
 
     def close(self) -> None:
         """Close the connection to the database."""
@@ -165,17 +252,34 @@ class LeaseKeeper:
             self._task = None
 
     async def _renew_for_ever(self) -> None:
-        while True:
-            if not await asyncio.get_running_loop().run_in_executor(self._threads, self._renew_once):
-                self.on_lost("another core has taken over")
+        loop = asyncio.get_running_loop()
+        while not self.lost:
+            began = time.monotonic()
+            renewing = loop.run_in_executor(self._threads, self._renew_once, self._has_to_offer())
+            await asyncio.wait({renewing}, timeout=self._left_s)
+            if renewing.done() and not renewing.result():
+                self.lost = "another core has taken over"
+            elif renewing.done() and not self.problem:
+                self._renewed_s = began
+            if self.lapsed:
+                self.lost = self.lost or f"the lease was last renewed {self.age_s:.1f} s ago, so another core may lead"
+                self.on_lost(self.lost)
                 return
-            await asyncio.sleep(RENEW_S)
+            pause_s = AGAIN_S if self.problem else max(0.0, began + RENEW_S - time.monotonic())
+            await asyncio.sleep(min(pause_s, self._left_s))
 
-    def _renew_once(self) -> bool:
+    def _has_to_offer(self) -> bool:
+        """Tells whether the lease is to be offered to other cores with the next renewal, which is done once for each
+        append that is not answered. A core that nobody relieves goes on waiting."""
+        record = self.find_unanswered()
+        offered, self._offered = self._offered, record
+        return record > offered
+
+    def _renew_once(self, offered: bool) -> bool:
         """Renews the lease. Returns false if another core has it. If the database does not answer, it is asked again
         later."""
         try:
-            kept = self._table.renew_lease(self.epoch, self._now_ns())
+            kept = self._table.renew_lease(self.epoch, self._now_ns(), offered=offered)
         except STORE_ERRORS as error:
             self.problem = describe_error(error)
             self._table.forget_connections()

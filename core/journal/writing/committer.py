@@ -87,6 +87,8 @@ class Committer:
         self._effects_sums: dict[int, int] = {}
         """The sum of the effects of each place."""
         self._problem: StoreProblem | None = None
+        self._appending = (0, 0.0)
+        """The last record of the block that is being appended, and since when; 0: none is."""
         self.added = writer.sequence
         """The number of the last record that was added."""
         self.delivered = delivered
@@ -117,6 +119,11 @@ class Committer:
         """Have everything that was added written at once, because clients wait for it."""
         if not self._urgent.is_set():
             self._urgent.set()
+
+    def find_unanswered(self, after_s: float) -> int:
+        """Returns the last record of a block whose append has not been answered for *after_s*; 0: there is none."""
+        record, since_s = self._appending
+        return record if record and time.monotonic() - since_s >= after_s else 0
 
     def close(self, patience_s: float) -> bool:
         """Write everything that was added, for at most *patience_s* seconds, and stop. Returns whether all of it was
@@ -175,6 +182,7 @@ class Committer:
         pause_s = SHORTEST_PAUSE_S
         while True:
             began = time.perf_counter()
+            self._appending = (block.last, time.monotonic())
             try:
                 self._store.append_block(block, self._life)
             except StoreTaken as error:
@@ -187,6 +195,8 @@ class Committer:
                 self._count_commit(block, time.perf_counter() - began)
                 self._report_problem(None)
                 return True
+            finally:
+                self._appending = (0, 0.0)
             if self._closing.wait(pause_s):
                 return False
             pause_s = min(2 * pause_s, self._settings.longest_pause_s)

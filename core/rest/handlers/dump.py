@@ -25,7 +25,7 @@ from kornel.core.service.callbacks.callback_board import CallbackBoard, NoStateD
 from kornel.core.service.callbacks.state_dumps import BadStateDump, read_state_dump
 from kornel.core.service.events.event_streams import StreamPlaces
 from kornel.core.service.machine.clock import SECOND_NS, Clock
-from kornel.core.service.machine.waiting_line import WaitingLine
+from kornel.core.service.machine.loop_time import WaitingLine
 from kornel.core.service.managers.managers import Managers
 from kornel.core.telling.encoding.yunikorn.applications import write_application
 from kornel.core.telling.encoding.yunikorn.nodes import write_node

@@ -13,7 +13,7 @@ from kornel.core.rest.answers import Answer, wants_gzip
 from kornel.core.rest.compression import Body
 from kornel.core.rest.errors import RestError
 from kornel.core.rest.turns import Turns
-from kornel.core.service.machine.waiting_line import WaitingLine
+from kornel.core.service.machine.loop_time import WaitingLine
 
 Exposition = Callable[[], Iterator[bytes]]
 """A function that writes the present metrics, uncompressed, in pieces between which other tasks may run. Only one call

@@ -1,7 +1,7 @@
 """Reads what a shim says about its own state: JSON of any form, which is bounded before it is parsed.
 
 A parsed value takes up to thirty times the memory of its text, so long texts and those with very many values are
-refused. Secrets are hidden in turns with other work.
+refused. A thread reads it, so that other work goes on.
 """
 
 from __future__ import annotations
@@ -26,12 +26,6 @@ DEEPEST: Final = 100
 LONGEST_TEXT: Final = 256 * 2**10
 """The most characters of one text in it. A longer one is left out whole, as a part of it might end within a secret."""
 
-VALUES_PER_TURN: Final = 2_000
-"""The values that are looked at before others get their turn."""
-
-CHARACTERS_OF_VALUE: Final = 32
-"""The characters of a text or name that count as one more value."""
-
 
 class BadStateDump(NoStateDump):
     """The shim answered, but its answer cannot be shown; the text says why."""
@@ -39,10 +33,10 @@ class BadStateDump(NoStateDump):
 
 async def read_state_dump(callbacks: CallbackBoard) -> dict[str, Any]:
     """Returns the state of the shim as it describes it, without secrets. Raises :class:`NoStateDump`."""
-    return await read_dump(await callbacks.state_dump())
+    return await asyncio.to_thread(read_dump, await callbacks.state_dump())
 
 
-async def read_dump(text: str) -> dict[str, Any]:
+def read_dump(text: str) -> dict[str, Any]:
     """Returns the JSON object in *text*, without secrets. Raises :class:`BadStateDump`."""
     if len(text) > LONGEST_DUMP:
         raise BadStateDump(f"the shim's answer has {len(text):,} characters, at most {LONGEST_DUMP:,}")
@@ -54,29 +48,23 @@ async def read_dump(text: str) -> dict[str, Any]:
         raise BadStateDump(f"the shim's answer is not JSON: {error}") from error
     if not isinstance(value, dict):
         raise BadStateDump(f"the shim's answer is not a JSON object but a {type(value).__name__}")
-    await _hide_secrets(value)
+    _hide_secrets(value)
     return value
 
 
-async def _hide_secrets(document: dict[str, Any]) -> None:
+def _hide_secrets(document: dict[str, Any]) -> None:
     """Hides the secrets of *document* in place. Raises :class:`BadStateDump` if it is nested too deeply."""
     left: list[tuple[dict[str, Any] | list[Any], int]] = [(document, 1)]
-    seen = 0
     while left:
         container, depth = left.pop()
         if depth > DEEPEST:
             raise BadStateDump(f"the shim's answer has more than {DEEPEST} objects and lists within one another")
         named = container.items() if isinstance(container, dict) else (("", item) for item in container)
         for at, (name, item) in enumerate(named):
-            seen += 1 + len(name) // CHARACTERS_OF_VALUE
             if isinstance(item, str):
-                seen += len(item) // CHARACTERS_OF_VALUE
                 container[name if isinstance(container, dict) else at] = _show_text(name, item)  # type: ignore[index]
             elif isinstance(item, dict | list) and item:
                 left.append((item, depth + 1))
-            if seen >= VALUES_PER_TURN:
-                seen = 0
-                await asyncio.sleep(0)
 
 
 def _show_text(name: str, text: str) -> str:

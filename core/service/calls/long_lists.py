@@ -10,8 +10,7 @@ import time
 from collections.abc import Callable, Iterable
 from typing import Final, Generic, NamedTuple, TypeVar
 
-from kornel.core.service.machine.loop_time import Sharing
-from kornel.core.service.machine.waiting_line import WaitingLine
+from kornel.core.service.machine.loop_time import Sharing, WaitingLine
 from kornel.core.service.wire.status_codes import TooMany
 
 MOST_WAITING: Final = 256

@@ -37,9 +37,8 @@ from kornel.core.service.configuration.configuration_history import (
     Origin,
     Version,
 )
-from kornel.core.service.configuration.configuration_wire import impact_message
-from kornel.core.service.configuration.judging import MOST_PREVIEWS, SMALL, Judge, Judgement
-from kornel.core.service.configuration.reading_program import Untried, read_answer, request_frames
+from kornel.core.service.configuration.judging import MOST_PREVIEWS, SMALL, Judge
+from kornel.core.service.configuration.reading_process import Judgement, Untried, request_messages, try_on
 from kornel.core.service.configuration.rollbacks import Fate, Rollback, Verdict, judge_text
 from kornel.core.service.connections.callers import caller, principal
 from kornel.core.service.machine.clock import Clock
@@ -412,9 +411,9 @@ class Configurator:
             while True:
                 in_force, preview = await self._take_moment(watched)
                 if configuration is None:
-                    found = read_answer(await self.judge.process.ask(request_frames(in_force, text, preview)))
+                    found = await self.judge.process.ask(request_messages(in_force, text, preview))
                 else:
-                    found = await asyncio.to_thread(_try_on, preview, configuration)
+                    found = await asyncio.to_thread(try_on, preview, configuration)
                 if isinstance(found, bytes):
                     return found
                 watched = found  # Without the tasks of these queues nobody can tell who would have to leave.
@@ -588,12 +587,3 @@ def _refuse_marks(extra_config: Iterable[tuple[str, str]]) -> None:
     if marked:
         setting = f"extra setting {show_name(marked[0])}"
         raise InvalidRequest(f"{setting} has {HIDDEN}, which is shown instead of a secret: send the secret itself")
-
-
-def _try_on(preview: ConfigurationPreview, configuration: Configuration) -> bytes | Untried:
-    """Returns what a configuration would change, encoded, or the queues whose tasks are needed as well. Encoding
-    takes a while too, because thousands of queues may change."""
-    if preview.configuration is not None:
-        configuration = share_equal_parts(configuration, preview.configuration)
-    impact = preview.impact_of(configuration)
-    return impact.untried or impact_message(impact, configuration.warnings).SerializeToString()

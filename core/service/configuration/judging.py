@@ -9,15 +9,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Final
 
 from structlog.typing import FilteringBoundLogger
 
 from kornel.core.config.rereading import ConfigurationReader
-from kornel.core.config.text.problems import ConfigError, Problem
-from kornel.core.service.configuration.reading_process import ReadingProcess
-from kornel.core.service.configuration.reading_program import encode_text, read_verdict, verdict_of
+from kornel.core.service.configuration.reading_process import Judgement, ReadingProcess, judge_with
 from kornel.core.service.wire.status_codes import TooMany
 
 SMALL: Final = 16 * 1024
@@ -29,14 +26,6 @@ MOST_BYTES: Final = 16 * 2**20
 
 MOST_PREVIEWS: Final = 2
 """The most previews at a time: one that is being worked out, and one that waits."""
-
-
-@dataclass(frozen=True, slots=True)
-class Judgement:
-    """The judgement of a valid text, with its checksum and warnings."""
-
-    checksum: str
-    warnings: tuple[Problem, ...]
 
 
 class TextRoom:
@@ -94,17 +83,13 @@ class Judge:
         self.bodies: Final = TextRooms()
         """Room for HTTP requests with texts that are to be judged or previewed, until they are parsed."""
         self.process: Final = ReadingProcess(unavailable_resolvers, logger=logger)
-        """The process that reads large texts, those to be previewed as well."""
+        """The processes that read large texts, those to be previewed as well."""
         self._small = asyncio.Lock()
 
     async def judge_text(self, text: str) -> Judgement:
         """Returns the judgement of *text*. Raises ConfigError, or :class:`TooMany` if the process has ended."""
         if len(text) <= SMALL:
             async with self._small:
-                verdict = await asyncio.to_thread(verdict_of, ConfigurationReader(self.unavailable_resolvers), text)
-        else:
-            verdict = await self.process.ask([encode_text(text)])
-        checksum, problems = read_verdict(verdict)
-        if not checksum:
-            raise ConfigError(problems)
-        return Judgement(checksum, problems)
+                return await asyncio.to_thread(judge_with, ConfigurationReader(self.unavailable_resolvers), text)
+        judgement: Judgement = await self.process.ask([text])
+        return judgement

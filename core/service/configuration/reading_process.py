@@ -1,116 +1,171 @@
-"""A separate process that reads configurations for the core: it is started for the first one, and ended when none has
-arrived for a while.
+"""Reads large configurations in a process of their own, a helper that is started for each.
 
-Reading a text of some megabytes takes seconds, during which it would hold the interpreter's lock.
+Reading a text of some megabytes takes seconds, during which it would hold the interpreter's lock. The process gets a
+text to be judged, or a :class:`PreviewRequest` and then the state of the partitions in pieces, up to ``None``, so that
+their sender lets other threads work in between.
 """
 
 from __future__ import annotations
 
 import asyncio
-import json
-from collections.abc import Iterable, Mapping
-from contextlib import suppress
-from typing import Final
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple
 
 from structlog.typing import FilteringBoundLogger
 
-from kornel.core.service.configuration.reading_program import LENGTH_BYTES, MODULE, add_length
-from kornel.core.service.machine.subprocesses import command_of
+from kornel.core.config.comparison import share_equal_parts
+from kornel.core.config.model import Configuration
+from kornel.core.config.rereading import ConfigurationReader
+from kornel.core.config.text.problems import ConfigError, Problem
+from kornel.core.service.configuration.configuration_wire import impact_message
+from kornel.core.service.machine.helpers import Core, Helper, HelperEnded, lower_priority
 from kornel.core.service.wire.status_codes import TooMany
+from kornel.core.telling.configuration.configuration_preview import ConfigurationPreview
+from kornel.core.telling.configuration.partition_moment import PartitionMoment
 
-IDLE_S: Final = 60.0
-"""The time without a text after which the process ends."""
+MODULE: Final = "kornel.core.service.configuration.reading_process"
+NICE: Final = 10
+ROWS: Final = 200
+"""The number of queues or applications in one piece, which takes a millisecond or two."""
+_PARTS: Final = ("queues", "subjects", "holders")
+_PARTS_OF_TASKS: Final = ("groups", "tasks")
+
+Untried = Mapping[str, Sequence[str]]
+"""The queues, by partition, without whose tasks a preview is not complete."""
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """The judgement of a valid text, with its checksum and warnings."""
+
+    checksum: str
+    warnings: tuple[Problem, ...]
+
+
+class PreviewRequest(NamedTuple):
+    """A request to try *text* on partitions that run under the text *in_force*."""
+
+    in_force: str
+    text: str
+    rm_id: str
 
 
 class ReadingProcess:
-    """A process that answers one request after the other. *unavailable_resolvers*: types of resolver that do not work
-    here, with the reason."""
+    """Has requests answered by processes, one after the other. *unavailable_resolvers*: types of resolver that do not
+    work here, with the reason."""
 
     def __init__(self, unavailable_resolvers: Mapping[str, str], *, logger: FilteringBoundLogger) -> None:
-        self._greeting = json.dumps(dict(unavailable_resolvers)).encode()
+        self._unavailable_resolvers = dict(unavailable_resolvers)
         self._logger = logger
         self._one = asyncio.Lock()
-        self._idle: asyncio.TimerHandle | None = None
         self._closed = False
-        self._ending: dict[asyncio.subprocess.Process, asyncio.Task[int]] = {}
-        """Idle processes that are ending, each with the task that waits for its end."""
-        self.process: asyncio.subprocess.Process | None = None
-        """The process; ``None``: it was never started, was killed, or is ending."""
+        self.helper: Helper | None = None
+        """The process that was started last."""
 
-    @property
-    def busy(self) -> bool:
-        """Tells whether a request is being answered."""
-        return self._one.locked()
+    async def ask(self, messages: Iterable[object]) -> Any:
+        """Returns the answer to a request made of *messages*, in its turn.
 
-    async def ask(self, frames: Iterable[bytes]) -> bytes:
-        """Returns the answer to a request made of *frames*, in its turn. Other tasks run between two frames.
-
-        Raises :class:`TooMany` if the process has ended.
+        Raises ConfigError, or :class:`TooMany` if the process has ended.
         """
         async with self._one:
-            return await self._ask(frames)
+            helper = self.helper = Helper(MODULE, self._unavailable_resolvers)
+            if self._closed:
+                helper.kill_process()
+            asking = asyncio.ensure_future(asyncio.to_thread(_ask_helper, helper, messages))
+            try:
+                answer = await asyncio.shield(asking)
+            except (HelperEnded, OSError) as error:
+                if not self._closed:
+                    self._logger.error("the process that reads configurations has ended", cause=str(error))
+                raise TooMany("the process that reads configurations has ended; try again") from error
+            finally:
+                helper.kill_process()
+                await asyncio.gather(asking, return_exceptions=True)
+        if isinstance(answer, ConfigError):
+            raise answer
+        return answer
 
     async def close(self) -> None:
         """Accept no more requests, and drop the one that is being answered."""
         self._closed = True
-        if self._idle is not None:
-            self._idle.cancel()
-        for process in self._ending:
-            _kill_process(process)
-        await asyncio.gather(*self._ending.values(), self._end_process())
-
-    async def _ask(self, frames: Iterable[bytes]) -> bytes:
-        if self._idle is not None:
-            self._idle.cancel()
-        complete = False
-        try:
-            process = self.process
-            if process is None or process.returncode is not None:
-                process = self.process = await self._start()
-            assert process.stdin is not None
-            assert process.stdout is not None
-            for frame in frames:
-                process.stdin.write(add_length(frame))
-                await process.stdin.drain()
-                await asyncio.sleep(0)
-            size = int.from_bytes(await process.stdout.readexactly(LENGTH_BYTES), "big")
-            answer = await process.stdout.readexactly(size)
-            complete = True
-        except (OSError, RuntimeError, asyncio.IncompleteReadError) as error:
-            # The event loop raises a RuntimeError for a pipe whose other end is closed.
-            if not self._closed:
-                self._logger.error("the process that reads configurations has ended", cause=str(error))
-            raise TooMany("the process that reads configurations has ended; try again") from error
-        finally:
-            if not complete:
-                await self._end_process()  # The next caller must not get this answer.
-        self._idle = asyncio.get_running_loop().call_later(IDLE_S, self._end_idle)
-        return answer
-
-    async def _start(self) -> asyncio.subprocess.Process:
-        pipe = asyncio.subprocess.PIPE
-        process = await asyncio.create_subprocess_exec(*command_of(MODULE), stdin=pipe, stdout=pipe)
-        assert process.stdin is not None
-        process.stdin.write(add_length(self._greeting))
-        return process
-
-    def _end_idle(self) -> None:
-        if self.process is None or self.busy:
-            return
-        # Later callers get a new process, because this one reads no more.
-        process, self.process = self.process, None
-        assert process.stdin is not None
-        process.stdin.close()
-        ended = self._ending[process] = asyncio.create_task(process.wait(), name="end of a reading process")
-        ended.add_done_callback(lambda _: self._ending.pop(process, None))
-
-    async def _end_process(self) -> None:
-        process, self.process = self.process, None
-        if process is not None and process.returncode is None:
-            _kill_process(process)
-            await process.wait()
+        if self.helper is not None:
+            self.helper.kill_process()
+        async with self._one:
+            pass
 
 
-def _kill_process(process: asyncio.subprocess.Process) -> None:
-    with suppress(ProcessLookupError):
-        process.kill()
+def _ask_helper(helper: Helper, messages: Iterable[object]) -> Any:
+    with helper:
+        helper.send(messages)
+        return helper.receive()
+
+
+def judge_with(reader: ConfigurationReader, text: str) -> Judgement:
+    """Returns the judgement of *text* by *reader*. Raises ConfigError."""
+    configuration = reader.load(text)
+    return Judgement(configuration.checksum, configuration.warnings)
+
+
+def try_on(preview: ConfigurationPreview, configuration: Configuration) -> bytes | Untried:
+    """Returns what a configuration would change, encoded, or the queues whose tasks are needed as well. Encoding
+    takes a while too, because thousands of queues may change."""
+    if preview.configuration is not None:
+        configuration = share_equal_parts(configuration, preview.configuration)
+    impact = preview.impact_of(configuration)
+    return impact.untried or impact_message(impact, configuration.warnings).SerializeToString()
+
+
+def request_messages(in_force: str, text: str, preview: ConfigurationPreview) -> Iterator[object]:
+    """Yields the messages of a request to try *text* on *preview*, whose partitions run under the text *in_force*."""
+    yield PreviewRequest(in_force, text, preview.rm_id)
+    for moment in preview.moments.values():
+        watched = moment.watched._replace(groups=(), tasks=())
+        yield moment._replace(queues=(), subjects=(), holders=(), watched=watched)
+        parts: list[tuple[str, Sequence[Any]]] = [(part, getattr(moment, part)) for part in _PARTS]
+        parts += [(part, getattr(moment.watched, part)) for part in _PARTS_OF_TASKS]
+        for part, rows in parts:
+            for begin in range(0, len(rows), ROWS):
+                yield moment.name, part, rows[begin : begin + ROWS]
+    yield None
+
+
+def answer_request(reader: ConfigurationReader, receive: Callable[[], Any]) -> Judgement | bytes | Untried:
+    """Returns the answer to the request that *receive* begins with. Raises ConfigError."""
+    request = receive()
+    if not isinstance(request, PreviewRequest):
+        return judge_with(reader, request)
+    moments = _receive_moments(receive)
+    preview = ConfigurationPreview(request.rm_id, reader.load(request.in_force), moments)
+    return try_on(preview, reader.load(request.text))
+
+
+def _receive_moments(receive: Callable[[], Any]) -> dict[str, PartitionMoment]:
+    moments: dict[str, PartitionMoment] = {}
+    rows: dict[tuple[str, str], list[Any]] = {}
+    while (found := receive()) is not None:
+        if isinstance(found, PartitionMoment):
+            moments[found.name] = found
+        else:
+            name, part, some = found
+            rows.setdefault((name, part), []).extend(some)
+
+    def rows_of(name: str, parts: Sequence[str]) -> dict[str, Any]:
+        return {part: rows.get((name, part), ()) for part in parts}
+
+    return {
+        name: moment._replace(
+            **rows_of(name, _PARTS), watched=moment.watched._replace(**rows_of(name, _PARTS_OF_TASKS))
+        )
+        for name, moment in moments.items()
+    }
+
+
+def work_for_core(core: Core) -> None:
+    """Answers one request."""
+    lower_priority(NICE)
+    reader = ConfigurationReader(core.receive())
+    try:
+        core.send(answer_request(reader, core.receive))
+    except ConfigError as error:
+        core.send(error)

@@ -20,12 +20,16 @@ import time
 from collections.abc import Callable
 from typing import Final, Protocol
 
+from structlog.typing import FilteringBoundLogger
+
 SECOND_NS: Final = 1_000_000_000
 LONGEST_WAIT_NS: Final = 60 * SECOND_NS
 """The longest time after which the wall clock is read again while a call waits for a date, because it may have been
 set."""
 NOTICED_NS: Final = 2 * SECOND_NS
 """Changes of the wall clock below this are ignored: it drifts, and is corrected in small steps all the time."""
+WATCH_EVERY_S: Final = 10.0
+"""The interval of checks, in the event loop's time, so that a clock moved by a test does not stop to check itself."""
 
 
 class Timer(Protocol):
@@ -64,6 +68,23 @@ class Clock(Protocol):
 def wall_ns() -> int:
     """Returns the time of the machine's clock, for commands that show how long ago something was."""
     return time.time_ns()
+
+
+async def watch_clock(clock: Clock, logger: FilteringBoundLogger) -> None:
+    """Logs, without end, when the machine's clock is set, because dates that the core gives then differ from it by as
+    much."""
+    known_s = 0
+    while True:
+        await asyncio.sleep(WATCH_EVERY_S)
+        ahead_s = clock.ahead_s
+        if ahead_s != known_s:
+            logger.warning(
+                "the machine's clock was set: delays and timeouts are not affected, but the core's dates differ from"
+                " the clock until the core is restarted",
+                by_seconds=ahead_s - known_s,
+                ahead_seconds=ahead_s,
+            )
+            known_s = ahead_s
 
 
 class Offset:

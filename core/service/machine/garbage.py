@@ -173,21 +173,12 @@ class GarbageRounds:
         self._logger = logger
         self._spent_s = spent_s
         self._spent_before_s = 0.0
-        self._timer: asyncio.TimerHandle | None = None
 
-    def start(self) -> None:
-        """Start the rounds."""
-        self._timer = asyncio.get_running_loop().call_later(LOOK_EVERY_S, self._look_and_restart)
-
-    def stop(self) -> None:
-        """Stops the rounds."""
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-
-    def _look_and_restart(self) -> None:
-        self.look_once()
-        self.start()
+    async def look_for_ever(self) -> None:
+        """Has the keeper look every :data:`LOOK_EVERY_S`."""
+        while True:
+            await asyncio.sleep(LOOK_EVERY_S)
+            self.look_once()
 
     def look_once(self) -> None:
         """Has the keeper look once, and logs the cost of a full collection."""

@@ -2,15 +2,16 @@
 
 Readers work in short steps. Between two of its turns, the engine leaves them several times as long as its own turn
 took, so that an answer is soon complete. It does so while they have credit, which grows by a fixed part of all time;
-readers that need more wait until there is credit again. While the engine has nothing to do, no time is counted.
+readers that need more wait until there is credit again. While the engine has nothing to do, no time is counted. Callers
+who want what takes long stand in lines, which are served one after the other.
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from typing import Final
 from weakref import WeakKeyDictionary
 
@@ -119,6 +120,30 @@ class Sharing:
         await asyncio.sleep(0)
         while self._engines and self.credit_s <= 0:  # noqa: ASYNC110 - one look per turn of the engine
             await asyncio.sleep(0)
+
+
+class WaitingLine:
+    """A line of callers. ``waiting``: how many are in it, those who are being served included."""
+
+    def __init__(self, most: int, refuse: Callable[[], Exception], *, at_once: int = 1) -> None:
+        """Makes an empty line for *most* callers, of whom *at_once* are served at a time. *refuse* makes the error for
+        a caller who finds it full."""
+        self._most = most
+        self._refuse = refuse
+        self._places = asyncio.Semaphore(at_once)
+        self.waiting = 0
+
+    @asynccontextmanager
+    async def take_turn(self) -> AsyncIterator[None]:
+        """Waits for the caller's turn, which lasts as long as the context."""
+        if self.waiting >= self._most:
+            raise self._refuse()
+        self.waiting += 1
+        try:
+            async with self._places:
+                yield
+        finally:
+            self.waiting -= 1
 
 
 async def _yield_to_loop() -> None:

@@ -382,7 +382,10 @@ class Managers:
         error = None if task.cancelled() else task.exception()
         if error is None:
             return
-        self._logger.critical("the partition task died", rm_id=place.rm_id, exc_info=error)
+        if isinstance(error, ServiceError):
+            self._logger.error("this core must not go on", rm_id=place.rm_id, problem=str(error))
+        else:
+            self._logger.critical("the partition task died", rm_id=place.rm_id, exc_info=error)
         if self._stopping or place not in self._places:
             return
         # An error of the service concerns all places: another core has taken over.

@@ -53,6 +53,8 @@ class Standing:
         self.records_behind = 0
         self.problem = ""
         self._caught_up_s = time.monotonic()
+        self.find_lease_age: Callable[[], float] = lambda: 0.0
+        """Returns the seconds since the lease was last renewed, as far as this core knows."""
 
     @property
     def leads(self) -> bool:

@@ -9,8 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Final, TypeVar
 
-from kornel.core.service.machine.loop_time import Sharing
-from kornel.core.service.machine.waiting_line import WaitingLine
+from kornel.core.service.machine.loop_time import Sharing, WaitingLine
 from kornel.core.service.wire.status_codes import TooMany
 
 MOST_WAITING: Final = 32

@@ -437,7 +437,7 @@ class PartitionRunner:
         if stream.resumption is not None:
             stream.epoch = self._progress.epoch
             greeting = f"{stream.epoch}/{self._progress.received[stream.kind]}"
-            self._gate.pass_on(partial(stream.greet, greeting))
+            self._gate.pass_on(partial(stream.greet_client, greeting))
 
     def _note_receipt(self, stream: Stream, command: Command, *, take_back: bool = False) -> None:
         """Count the entries of *command*, for a client that sends again what was not applied. *take_back*: they were

@@ -12,7 +12,7 @@ from kornel.core.service.wire.explain_wire import decode_supposition
 from kornel.core.service.wire.status_codes import UnknownAsk, UnknownNode, UnknownPartition, say_no_partition
 from kornel.core.telling.allocations.explanation import Report
 from kornel.core.telling.encoding.kornel_v1 import encode_forecast, encode_report
-from kornel.core.telling.explain import Named, NamedOnNode, NodeNamed, NodeUse
+from kornel.core.telling.explain import Named, NamedOnNode, NodeUse
 from kornel.core.telling.nodes.node_reports import AskOnNode, NodeReport
 from kornel.core.telling.what_if.supposition import Forecast, SupposeAsk, Supposition
 from kornel.v1 import explain_pb2 as pb
@@ -68,7 +68,7 @@ class ExplainService:
         reader = self._managers.reader.get(request.partition)
         if reader is None:
             raise UnknownPartition(say_no_partition(self._managers.rm_id, request.partition))
-        if request.node_id and reader.explain(NodeNamed(request.node_id)) is None:
+        if request.node_id and reader.node(request.node_id) is None:
             raise UnknownNode(f"no node {request.node_id!r} in partition {request.partition or 'default'!r}")
 
     def _suppose_change(self, partition: str, question: Supposition) -> Forecast | None:

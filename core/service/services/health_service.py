@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, Final
 
@@ -39,8 +39,10 @@ _UNKNOWN: Final = pb.HealthCheckResponse.SERVICE_UNKNOWN
 class HealthService:
     """Serves the three calls, and keeps the status of each service."""
 
-    def __init__(self, logger: FilteringBoundLogger) -> None:
+    def __init__(self, logger: FilteringBoundLogger, is_lost: Callable[[], bool] = lambda: False) -> None:
+        """Makes the service. *is_lost* tells whether another core may lead, which this one may not have noticed yet."""
         self._logger = logger
+        self._is_lost = is_lost
         self._statuses: dict[str, Any] = {}
         self._leaving = False
         self._watchers: dict[asyncio.Event, None] = {}
@@ -72,14 +74,19 @@ class HealthService:
         }
 
     async def _check(self, request: pb.HealthCheckRequest) -> pb.HealthCheckResponse:
-        status = self._statuses.get(_checked_name(request))
+        status = self._find_statuses().get(_checked_name(request))
         if status is None:
             raise UnknownService("no such service")
         return pb.HealthCheckResponse(status=status)
 
     async def _list_services(self, request: Any) -> Any:
-        answers = {name: pb.HealthCheckResponse(status=status) for name, status in self._statuses.items()}
+        answers = {name: pb.HealthCheckResponse(status=status) for name, status in self._find_statuses().items()}
         return _NEWER.HealthListResponse(statuses=answers)
+
+    def _find_statuses(self) -> dict[str, Any]:
+        if not self._leaving and self._is_lost():
+            self.stop_serving()
+        return self._statuses
 
     async def _watch(self, raw: bytes, context: Context) -> None:
         try:

@@ -173,6 +173,7 @@ def _describe_standing(standing: Standing) -> pb.CoreStanding:
         records_behind=standing.records_behind,
         behind_ms=round(standing.behind_s * 1_000),
         problem=standing.problem,
+        lease_age_ms=round(standing.find_lease_age() * 1_000),
     )
 
 

@@ -126,7 +126,7 @@ class Sessions:
         older = {other for other in open_sessions if self._gives_way(other, session)}
         for other in {self._holder, *older}:
             if other.key and not _are_same(other, session):
-                self._remember(other)
+                self._remember_session(other)
                 if not other.named:
                     self._superseded_hosts[other.host] = None
         for other in [other for other in self._superseded if _are_same(other, session)]:
@@ -159,7 +159,7 @@ class Sessions:
         if until_ns is not None and until_ns <= self._clock.now_ns():
             del self._superseded[known]
             return
-        self._remember(known)
+        self._remember_session(known)
         raise Superseded("superseded: another session of this resource manager has registered since")
 
     def check_stream(self, session: Session) -> None:
@@ -181,7 +181,7 @@ class Sessions:
             return True
         return other.host != session.host
 
-    def _remember(self, session: Session) -> None:
+    def _remember_session(self, session: Session) -> None:
         session = _known(session)
         self._superseded.pop(session, None)
         self._superseded[session] = None if session.named else self._clock.now_ns() + CONNECTION_NS

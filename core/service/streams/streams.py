@@ -111,7 +111,7 @@ class Stream:
         """Make the writer check for entries again."""
         self._news.set()
 
-    def greet(self, greeting: str) -> None:
+    def greet_client(self, greeting: str) -> None:
         """Send *greeting* first, and everything else from then on."""
         self._greeting = greeting
         self.held = False

@@ -35,7 +35,7 @@ from kornel.core.telling.allocations.explanation import Blocker, BlockerKind, Le
 from kornel.core.telling.claims.claim_views import describe_claim, describe_own_claim
 from kornel.core.telling.nodes.device_blockers import describe_lack, measure_lack
 from kornel.core.telling.nodes.domain_blockers import describe_domains, domain_blockers, requires_domain
-from kornel.core.telling.nodes.node_blockers import fits_on, node_blockers, shortages_on
+from kornel.core.telling.nodes.node_blockers import node_blockers, shortages_on
 from kornel.core.telling.queues.above_max import above_max_of
 from kornel.shared.readable_amounts import format_count
 
@@ -338,7 +338,7 @@ def _required_node(state: PartitionState, ask: Allocation) -> Iterator[Blocker]:
         detail = describe_lack(node, ask.shape.devices)
         distance = measure_lack(node, ask.shape.devices)
         yield Blocker(BlockerKind.NODE_DEVICES, Level.NODE, name, detail, (), 1, distance)
-    elif not fits_on(node, ask):
+    elif not node.fits_ask(ask):
         first = next((r for r in _claims_of(node) if r.ask is not ask and r.ask.spec.required_node), None)
         if first is not None:
             detail = f"room there {describe_claim(state, first)}"

@@ -31,8 +31,7 @@ from kornel.core.telling.configuration.impact import (
     QuotaExcess,
     UnplacedApplication,
 )
-from kornel.core.telling.configuration.partition_moment import PartitionMoment, restore_partition
-from kornel.core.telling.configuration.setting_changes import Terms
+from kornel.core.telling.configuration.partition_moment import PartitionMoment, QueueMoment, restore_partition
 
 _NOT_TRIED: Final = "there are too many tasks to tell who would leave"
 
@@ -112,7 +111,7 @@ class _Findings:
 def _change_copy(name: str, copy: _Copy, config: PartitionConfig, found: _Findings) -> None:
     state, old = copy.state, copy.state.config
     assert old is not None, "a partition follows a configuration from the start"
-    before = {path: setting_changes.terms_of(queue) for path, queue in state.queues.items()}
+    before = {queue.path: queue for queue in copy.moment.queues}
     placed = {
         subject.spec.application_id for subject in copy.moment.subjects if _find_refusal(state, subject.spec) is None
     }
@@ -130,7 +129,7 @@ def _change_copy(name: str, copy: _Copy, config: PartitionConfig, found: _Findin
     _try_enforcements(copy, armed, found)
 
 
-def _quota_excesses(state: PartitionState, before: Mapping[str, Terms]) -> Iterator[QuotaExcess]:
+def _quota_excesses(state: PartitionState, before: Mapping[str, QueueMoment]) -> Iterator[QuotaExcess]:
     for path, queue in state.queues.items():
         for t, most in queue.max.items():
             used = queue.used[t]

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import fields, is_dataclass
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from kornel.core.config.keys import properties
 from kornel.core.config.model import LimitConfig, PartitionConfig, QueueConfig
-from kornel.core.domain.access import AccessList
-from kornel.core.domain.settings import PlacementRuleConfig, QueueProperties
+from kornel.core.domain.settings import PlacementRuleConfig
 from kornel.core.model.queues import DynamicTerms, Queue
 from kornel.core.state.partition_state import PartitionState
 from kornel.core.telling.configuration.impact import QueueChange, QueueChangeKind, SettingChange
+from kornel.core.telling.configuration.partition_moment import QueueMoment
 
 _PROPERTIES: Final[Mapping[str, str]] = {
     "sort_policy": properties.SORT_POLICY,
@@ -41,37 +41,6 @@ _PREEMPTION: Final[Mapping[str, str]] = {
 """The keys in the text of fields with other names. The sections of kinds are at the same level as the other keys."""
 
 
-class Terms(NamedTuple):
-    """The settings of a queue at one moment; amounts by type index."""
-
-    leaf: bool
-    managed: bool
-    draining: bool
-    guaranteed: Mapping[int, int]
-    max: Mapping[int, int]
-    max_applications: int
-    properties: QueueProperties
-    submit_acl: AccessList
-    admin_acl: AccessList
-    dynamic_terms: DynamicTerms | None
-
-
-def terms_of(queue: Queue) -> Terms:
-    """Returns the settings of *queue* now."""
-    return Terms(
-        queue.leaf,
-        queue.managed,
-        queue.draining,
-        dict(queue.guaranteed),
-        dict(queue.max),
-        queue.max_applications,
-        queue.properties,
-        queue.submit_acl,
-        queue.admin_acl,
-        queue.dynamic_terms,
-    )
-
-
 def added_queues(partition: str, paths: Iterable[str]) -> list[QueueChange]:
     """Returns the changes of an update in which all of *paths* are new."""
     return [QueueChange(partition, path, QueueChangeKind.ADDED, 0, ()) for path in paths]
@@ -79,7 +48,7 @@ def added_queues(partition: str, paths: Iterable[str]) -> list[QueueChange]:
 
 def queue_changes(
     state: PartitionState,
-    before: Mapping[str, Terms],
+    before: Mapping[str, QueueMoment],
     old: Mapping[str, QueueConfig],
     new: Mapping[str, QueueConfig],
 ) -> Iterator[QueueChange]:
@@ -90,9 +59,8 @@ def queue_changes(
         if was is None:
             yield QueueChange(state.name, path, QueueChangeKind.ADDED, 0, ())
             continue
-        now = terms_of(queue)
-        settings = [*_find_differences(state, was, now), *_limit_differences(old.get(path), new.get(path))]
-        kind = _kind_of(queue, was, now)
+        settings = [*_find_differences(state, was, queue), *_limit_differences(old.get(path), new.get(path))]
+        kind = _kind_of(was, queue)
         if kind is not QueueChangeKind.CHANGED or settings:
             yield QueueChange(state.name, path, kind, _applications(queue), tuple(settings))
     for path in before:
@@ -119,9 +87,9 @@ def partition_settings(old: PartitionConfig, new: PartitionConfig) -> tuple[Sett
     return tuple(found)
 
 
-def _kind_of(queue: Queue, was: Terms, now: Terms) -> QueueChangeKind:
+def _kind_of(was: QueueMoment, now: Queue) -> QueueChangeKind:
     if now.draining and not was.draining:
-        empty = _applications(queue) == 0
+        empty = _applications(now) == 0
         return QueueChangeKind.REMOVED if empty else QueueChangeKind.DRAINED
     if was.draining and not now.draining:
         return QueueChangeKind.REACTIVATED
@@ -136,9 +104,7 @@ def _applications(queue: Queue) -> int:
     return len(queue.applications) + sum(_applications(child) for child in queue.children.values())
 
 
-def _find_differences(state: PartitionState, was: Terms, now: Terms) -> Iterator[SettingChange]:
-    if was == now:
-        return
+def _find_differences(state: PartitionState, was: QueueMoment, now: Queue) -> Iterator[SettingChange]:
     names = state.types.names
     for label, before, after in (("guaranteed", was.guaranteed, now.guaranteed), ("max", was.max, now.max)):
         for t in sorted(before.keys() | after.keys(), key=lambda t: names[t]):

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Final
 
 from kornel.core.config.text.problems import Problem
-from kornel.core.domain.drains import DrainedNode, OperatorDrain
+from kornel.core.domain.drains import DrainedNode
 from kornel.core.domain.health import HealthReport
 from kornel.core.domain.resources import clamp_int64
 from kornel.core.domain.secrets import without_secrets
@@ -32,6 +32,7 @@ from kornel.core.telling.claims.claim_views import ClaimView
 from kornel.core.telling.configuration import impact
 from kornel.core.telling.encoding.messages import Encoders
 from kornel.core.telling.encoding.records import ITSELF, made
+from kornel.core.telling.encoding.values import drained_at_ns, drained_by
 from kornel.core.telling.nodes.device_views import DeviceHolder, DeviceView
 from kornel.core.telling.nodes.domain_views import DomainView, LevelView
 from kornel.core.telling.nodes.node_reports import AskOnNode, AsksOnNode, NodeReport
@@ -61,14 +62,6 @@ def _last_failure(log: tuple[LogEntry, ...]) -> str:
 
 def _state_of(draining: bool) -> str:
     return "Draining" if draining else "Active"
-
-
-def _drained_by(drain: OperatorDrain | None) -> str:
-    return drain.by if drain is not None else ""
-
-
-def _drained_at_ns(drain: OperatorDrain | None) -> int:
-    return drain.at_ns if drain is not None else 0
 
 
 def _keys(loads: tuple[ForeignView, ...]) -> list[str]:
@@ -162,8 +155,8 @@ encode_node: Final = ENCODERS.add(
         "summary": ITSELF,
         "foreign_keys": made(_keys, "foreign"),
         "drained_by_manager": "drained_by_shim",
-        "drained_by": made(_drained_by, "operator_drain"),
-        "drained_since_ns": made(_drained_at_ns, "operator_drain"),
+        "drained_by": made(drained_by, "operator_drain"),
+        "drained_since_ns": made(drained_at_ns, "operator_drain"),
     },
     left_out=("host", "rack", "domains"),
 )
@@ -291,8 +284,8 @@ _encode_node_report: Final = ENCODERS.add(
     NodeReport,
     explain_pb2.NodeReport,
     {
-        "drained_by": made(_drained_by, "operator_drain"),
-        "drained_since_ns": made(_drained_at_ns, "operator_drain"),
+        "drained_by": made(drained_by, "operator_drain"),
+        "drained_since_ns": made(drained_at_ns, "operator_drain"),
         "allocation_count": "allocations",
         "waiting_ask_count": "waiting",
     },

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Any, Final
 
+from kornel.core.domain.drains import OperatorDrain
 from kornel.core.domain.resources import Resources, clamp_int64, used_percent
 from kornel.core.domain.secrets import without_secrets
 from kornel.core.telling.encoding.documents import Kind
@@ -31,6 +32,16 @@ def percents_of(used: Resources, capacity: Resources | None) -> dict[str, int]:
         return {}
     found = used_percent(used, capacity)
     return {name: found[name] for name in sorted(found)} if len(found) > 1 else found
+
+
+def drained_by(drain: OperatorDrain | None) -> str:
+    """Returns who drains a node; empty: no operator does."""
+    return drain.by if drain is not None else ""
+
+
+def drained_at_ns(drain: OperatorDrain | None) -> int:
+    """Returns since when an operator drains a node; 0: none does."""
+    return drain.at_ns if drain is not None else 0
 
 
 def write_texts(pairs: Iterable[tuple[str, str]]) -> dict[str, str]:

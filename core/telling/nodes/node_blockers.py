@@ -84,11 +84,6 @@ def find_reasons(node: Node, ask: Allocation) -> Iterator[BlockerKind]:
         yield BlockerKind.NODE_REFUSED
 
 
-def fits_on(node: Node, ask: Allocation) -> bool:
-    """Tells whether *node* has room for *ask* now, besides what is held for claims that come first."""
-    return node.fits_ask(ask)
-
-
 def shortages_on(state: PartitionState, node: Node, pairs: Pairs, *, empty: bool = False) -> tuple[Shortage, ...]:
     """Returns the types of which *node* has too little free, or with *empty* too little at all."""
     names = state.types.names

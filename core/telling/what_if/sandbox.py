@@ -62,7 +62,6 @@ from kornel.core.state.waiting.places import refused_asks
 from kornel.core.state.waiting.rooms import Gate, note_lost_capacity
 from kornel.core.state.waiting.turns import first_group
 from kornel.core.state.waiting.waking import wake_for_queue, wake_waiting
-from kornel.core.telling.nodes.node_blockers import fits_on
 from kornel.core.telling.preemption.outlook import ReadingIndex
 from kornel.core.telling.what_if.undo_journal import Journal
 
@@ -235,7 +234,7 @@ class Sandbox:
         none."""
         self.journal.keep_record(ask.shape)
         own = ask.reservation.node if ask.reservation is not None else None
-        if own is None or not fits_on(own, ask) or own.node_id in (ask.refused or {}):
+        if own is None or not own.fits_ask(ask) or own.node_id in (ask.refused or {}):
             found = finding.find_node(self.state, ask)
             return loans.find_lent_node(self.state, ask, found) if isinstance(found, NotPlaced) else found
         return finding.exceeded_limit(self.state, ask) or own

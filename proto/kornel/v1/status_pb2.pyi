@@ -144,6 +144,7 @@ class CoreStanding(_message.Message):
     RECORDS_BEHIND_FIELD_NUMBER: _builtins.int
     BEHIND_MS_FIELD_NUMBER: _builtins.int
     PROBLEM_FIELD_NUMBER: _builtins.int
+    LEASE_AGE_MS_FIELD_NUMBER: _builtins.int
     role: _builtins.str
     """"leader"; "standby"; or "unfit": it follows no more and never leads, because its state is not the leader's."""
     leader_address: _builtins.str
@@ -156,6 +157,8 @@ class CoreStanding(_message.Message):
     """How old what this core tells may be, in milliseconds. 0: it leads."""
     problem: _builtins.str
     """What is wrong: why it is unfit, or cannot read the journal. Empty: nothing."""
+    lease_age_ms: _builtins.int
+    """How long ago the lease was last renewed, in milliseconds, as far as this core knows."""
     def __init__(
         self,
         *,
@@ -165,10 +168,11 @@ class CoreStanding(_message.Message):
         records_behind: _builtins.int = ...,
         behind_ms: _builtins.int = ...,
         problem: _builtins.str = ...,
+        lease_age_ms: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["behind_ms", b"behind_ms", "epoch", b"epoch", "leader_address", b"leader_address", "problem", b"problem", "records_behind", b"records_behind", "role", b"role"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["behind_ms", b"behind_ms", "epoch", b"epoch", "leader_address", b"leader_address", "lease_age_ms", b"lease_age_ms", "problem", b"problem", "records_behind", b"records_behind", "role", b"role"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

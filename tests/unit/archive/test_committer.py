@@ -6,14 +6,15 @@ import subprocess
 import sys
 
 REFUSED = """
-import os
-from kornel.core.archive import committer
+import os, sys
+from kornel.core.service.machine import helpers
 
 def refuse(increment):
     raise PermissionError(1, "Operation not permitted")
 
 os.nice = refuse
-committer.main()
+sys.argv[1:] = ['kornel.core.archive.committer']
+helpers.main()
 """
 
 

@@ -13,6 +13,7 @@ from structlog.testing import CapturingLogger
 
 from kornel.core.archive.archive import Archive
 from kornel.core.archive.link import Report
+from kornel.core.service.machine.helpers import Helper
 from tests.patience import PATIENCE_S
 from tests.prepared import find_program
 from tests.unit.archive.archives import NOW_NS, events, everything, objects, settings_for, writing
@@ -66,15 +67,16 @@ def test_committing_process_that_says_nonsense_is_started_again(
 ) -> None:
     """What cannot be understood ends that process, and not the thread that looks after it."""
     settings = settings_for(str(tmp_path / "history.db"), tmp_path)
-    real, said = Report.from_line, iter([True])
+    real, said = Helper.receive, iter([True])
     told: list[str] = []
 
-    def misunderstood(line: bytes) -> Report:
+    def misunderstood(helper: Helper) -> Report:
         if next(said, False):
             raise ValueError("nonsense")
-        return real(line)
+        report: Report = real(helper)
+        return report
 
-    monkeypatch.setattr(Report, "from_line", misunderstood)
+    monkeypatch.setattr(Helper, "receive", misunderstood)
     archive = Archive(settings, now_ns=lambda: NOW_NS, logger=CapturingLogger(), on_problem=told.append)  # type: ignore[arg-type]
     archive.start()
     archive.observe(events(3))

@@ -193,6 +193,16 @@ CASES = (
         {"kornel_journal_snapshot_problem": "0x30 1x5 0x25"},
     ),
     Case("KornelNoLeader", {"kornel_leader": "1x58 0x2"}, {"kornel_leader": "0x59 1"}),
+    Case(
+        "KornelLeaseOld",
+        {"kornel_leader": "1x60", "kornel_lease_age_seconds": "0.3x56 2 0.3x4"},
+        {"kornel_leader": "0x60", "kornel_lease_age_seconds": "0.3x56 2 0.3x4"},
+    ),
+    Case(
+        "KornelLeaderChanges",
+        {"kornel_leader_changes_total": "1x50 2 3 4 5 6 7 8 9 10 11"},
+        {"kornel_leader_changes_total": "1x58 2 3"},
+    ),
     Case("KornelStandbyUnfit", {"kornel_standby_unfit": "0x59 1"}, {"kornel_standby_unfit": "0x60"}),
     Case(
         "KornelStandbyBehind",

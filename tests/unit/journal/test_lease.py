@@ -3,25 +3,30 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import os
 import signal
 import subprocess
 import sys
+import threading
+import time
 from collections.abc import Iterator
 from contextlib import closing
 
 import pytest
+from sqlalchemy.exc import DBAPIError
 
 from kornel.core.journal.content.calls import CallKind, CallOutcome, CallResult, EngineCall
 from kornel.core.journal.content.records import Block, BlockWriter
 from kornel.core.journal.database import lease as lease_module
-from kornel.core.journal.database.lease import LEASE_MS, LeaseKeeper, LeaseTable, is_gone, name_holder
+from kornel.core.journal.database.lease import LeaseKeeper, LeaseSight, LeaseTable, LeaseView, is_gone, name_holder
 from kornel.core.journal.database.store import JournalStore, StoreMoved, StoreTaken
 from tests.history_databases import postgres, postgres_server
 from tests.patience import PATIENCE_S
 from tests.postgres import Postgres
+from tests.silent_proxy import silent_proxy
 from tests.unit.journal.made import BEGINNING, START_NS, settings_for
-from tests.waiting import until
+from tests.waiting import until, wait_until
 
 __all__ = ["postgres", "postgres_server"]
 
@@ -43,10 +48,9 @@ def table(store: JournalStore, postgres: Postgres) -> Iterator[LeaseTable]:
     made.close()
 
 
-def expire_lease(postgres: Postgres) -> None:
-    """Lets the time of the lease pass, for the database."""
-    with postgres.connect() as connection:
-        connection.execute("UPDATE journal_lease SET until_ms = until_ms - %s", (LEASE_MS,))
+def take(table: LeaseTable, holder: str, address: str = "") -> int | None:
+    """Takes the lease as it is now, whoever holds it."""
+    return table.take_lease(holder, address, table.read_lease())
 
 
 def first_block(epoch: int, sequence: int = 0, chain: int = 0) -> Block:
@@ -55,49 +59,101 @@ def first_block(epoch: int, sequence: int = 0, chain: int = 0) -> Block:
     return BlockWriter(sequence, chain, epoch).make_block([(call, CallResult(CallOutcome.DONE, 0, 0))], 0)
 
 
-def test_one_core_holds_the_lease(table: LeaseTable, postgres: Postgres) -> None:
-    """A second one gets it when its time has passed, or when it is handed over, and a new epoch begins."""
-    assert table.read_lease().free
-    assert table.take_lease("one", "host-1:1") == 1
+def test_one_core_holds_the_lease(table: LeaseTable) -> None:
+    """A second one gets it if it was not renewed since that core has looked, and a new epoch begins."""
+    assert not table.read_lease().until_ms
+    assert take(table, "one", "host-1:1") == 1
     seen = table.read_lease()
-    assert (seen.holder, seen.address, seen.epoch, seen.free) == ("one", "host-1:1", 1, False)
-    assert table.take_lease("two", "host-2:1") is None
-    expire_lease(postgres)
-    assert table.take_lease("two", "host-2:1") == 2
-    assert not table.renew_lease(1, START_NS)
-    assert table.renew_lease(2, START_NS)
+    assert (seen.holder, seen.address, seen.epoch) == ("one", "host-1:1", 1)
+    assert table.renew_lease(1, START_NS)
+    assert table.take_lease("two", "host-2:1", seen) is None
+    assert take(table, "two", "host-2:1") == 2
+    assert not table.renew_lease(1, START_NS + 1)
+    assert table.renew_lease(2, START_NS + 1)
     table.hand_over(1)
-    assert not table.read_lease().free
+    assert table.read_lease().until_ms
     table.hand_over(2)
-    assert table.read_lease().free
-    assert table.take_lease("one", "host-1:1") == 3
+    assert not table.read_lease().until_ms
+    assert take(table, "one", "host-1:1") == 3
 
 
-def test_a_lease_that_ran_out_is_still_its_holders(table: LeaseTable, postgres: Postgres) -> None:
-    """As long as nobody has taken it, a core that was stopped goes on."""
-    epoch = table.take_lease("one", "")
-    assert epoch is not None
-    expire_lease(postgres)
-    assert table.renew_lease(epoch, START_NS)
-    assert not table.read_lease().free
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """The monotonic clock of this core, which a test sets."""
+    shown = [1_000.0]
+    monkeypatch.setattr(time, "monotonic", lambda: shown[0])
+    return shown
 
 
-def test_a_holder_that_has_ended_is_not_waited_for(table: LeaseTable) -> None:
-    """And only that one: the lease may be another's by then."""
-    table.take_lease("one", "")
-    assert table.take_lease("two", "", gone="zero") is None
-    assert table.take_lease("two", "", gone="one") == 2
+def test_a_core_that_stands_by_counts_by_its_own_clock(clock: list[float]) -> None:
+    """Three seconds since it saw the lease change, whatever the database's clock says; released, it is free at once."""
+    sight = LeaseSight()
+    view = LeaseView("one", "", 1, until_ms=5, core_ns=START_NS, since_ms=3_600_000)
+    sight.note_view(view)
+    assert not sight.free
+    clock[0] += 2.9
+    sight.note_view(view._replace(since_ms=-3_600_000))
+    assert not sight.free
+    view = view._replace(until_ms=7, core_ns=START_NS + 1)
+    sight.note_view(view)
+    clock[0] += 2.9
+    sight.note_view(view)
+    assert not sight.free
+    assert sight.core_now_ns == pytest.approx(START_NS + 2.9 * 10**9, abs=10**6)
+    clock[0] += 0.1
+    assert sight.free
+    sight.note_view(view._replace(epoch=2))
+    assert not sight.free
+    sight.note_view(view._replace(epoch=2, until_ms=0))
+    assert sight.free
+
+
+def test_a_holder_whose_connection_closed_is_waited_for_a_second(clock: list[float]) -> None:
+    """If there was one: an earlier version, or one behind a pooler of connections, holds no lock."""
+    for held, free in ((True, True), (False, False)):
+        sight = LeaseSight()
+        view = LeaseView("one", "", 1, until_ms=5, core_ns=START_NS, held=held)
+        sight.note_view(view)
+        sight.note_view(view._replace(held=False))
+        assert not sight.free
+        clock[0] += 1.0
+        assert sight.free is free
+
+
+def test_the_database_sees_the_holders_connection_close(table: LeaseTable, postgres: Postgres) -> None:
+    """The lock of its epoch lasts as long as the connection."""
+    holder = LeaseTable(settings_for(postgres.url).url)
+    assert take(holder, "one") == 1
+    assert not table.read_lease().held
+    assert holder.renew_lease(1, START_NS)
+    assert holder.renew_lease(1, START_NS + 1)
+    assert table.read_lease().held
+    holder.close()
+    wait_until(lambda: not table.read_lease().held, "the database to see it")
+
+
+def test_the_lease_can_be_offered(table: LeaseTable) -> None:
+    """Until the next renewal, any other core may take it."""
+    assert take(table, "one") == 1
+    assert table.renew_lease(1, START_NS, offered=True)
+    assert not table.read_lease().until_ms
+    assert table.renew_lease(1, START_NS + 1)
+    assert table.read_lease().until_ms
 
 
 def test_the_lease_says_what_the_leaders_clock_shows(table: LeaseTable, postgres: Postgres) -> None:
-    """Counted on by the database's clock, so that no other one matters."""
-    epoch = table.take_lease("one", "")
+    """A core that has just started has only the database's clock to count on by."""
+    epoch = take(table, "one")
     assert epoch is not None
-    assert table.read_lease().core_now_ns == 0
+    sight = LeaseSight()
+    sight.note_view(table.read_lease())
+    assert sight.core_now_ns == 0
     table.renew_lease(epoch, START_NS)
     with postgres.connect() as connection:
         connection.execute("UPDATE journal_lease SET renewed_ms = renewed_ms - 3000")
-    assert START_NS + 3 * 10**9 <= table.read_lease().core_now_ns <= START_NS + 60 * 10**9
+    sight = LeaseSight()
+    sight.note_view(table.read_lease())
+    assert START_NS + 3 * 10**9 <= sight.core_now_ns <= START_NS + 60 * 10**9
 
 
 def test_an_epoch_follows_what_was_written_without_a_lease(store: JournalStore, table: LeaseTable) -> None:
@@ -105,18 +161,17 @@ def test_an_epoch_follows_what_was_written_without_a_lease(store: JournalStore, 
     plain = JournalStore(store._url, PATIENCE_S)
     with closing(plain):
         plain.append_block(first_block(7), 1)
-    assert table.take_lease("one", "") == 8
+    assert take(table, "one") == 8
 
 
-def test_only_the_epoch_of_the_lease_is_written(store: JournalStore, table: LeaseTable, postgres: Postgres) -> None:
+def test_only_the_epoch_of_the_lease_is_written(store: JournalStore, table: LeaseTable) -> None:
     """A leader whose lease another core has taken writes nothing, whenever it wakes up; told twice, it writes once."""
-    assert table.take_lease("one", "") == 1
+    assert take(table, "one") == 1
     block = first_block(1)
     store.append_block(block, 1)
     store.append_block(block, 1)
     late = first_block(1, block.last, block.chain)
-    expire_lease(postgres)
-    assert table.take_lease("two", "host-2:1") == 2
+    assert take(table, "two", "host-2:1") == 2
     with pytest.raises(StoreTaken, match="another core at host-2:1"):
         store.append_block(late, 1)
     assert store.find_end().sequence == block.last
@@ -128,7 +183,7 @@ def test_only_the_epoch_of_the_lease_is_written(store: JournalStore, table: Leas
 
 def test_nothing_is_written_where_the_journal_ends_otherwise(store: JournalStore, table: LeaseTable) -> None:
     """The newest commits are missing, or others stand in their place: both end the leader's writing."""
-    assert table.take_lease("one", "") == 1
+    assert take(table, "one") == 1
     block = first_block(1)
     store.append_block(block, 1)
     for sequence, chain in ((block.last + 1, block.chain), (block.last, block.chain + 1)):
@@ -143,15 +198,21 @@ def test_two_cores_take_the_lease_at_once(table: LeaseTable, postgres: Postgres)
     tables = [LeaseTable(url) for _ in range(6)]
 
     async def race() -> list[int | None]:
-        takes = [asyncio.to_thread(each.take_lease, f"core-{number}", "") for number, each in enumerate(tables)]
+        seen = table.read_lease()
+        takes = [asyncio.to_thread(each.take_lease, f"core-{number}", "", seen) for number, each in enumerate(tables)]
         return await asyncio.gather(*takes)
 
     for expected in range(1, 6):
         taken = [epoch for epoch in asyncio.run(race()) if epoch is not None]
         assert taken == [expected]
-        expire_lease(postgres)
     for each in tables:
         each.close()
+
+
+def make_keeper(table: LeaseTable, epoch: int) -> LeaseKeeper:
+    """Returns a keeper that began to take the lease just now."""
+    times = itertools.count(START_NS)
+    return LeaseKeeper(table, epoch, now_ns=lambda: next(times), taken_s=time.monotonic())
 
 
 async def test_a_keeper_renews_until_another_core_takes_over(
@@ -159,22 +220,94 @@ async def test_a_keeper_renews_until_another_core_takes_over(
 ) -> None:
     """It says so once, and a database that is away for a moment is no reason."""
     monkeypatch.setattr(lease_module, "RENEW_S", 0.01)
-    epoch = table.take_lease("one", "")
+    monkeypatch.setattr(lease_module, "LEASE_MS", 1_000 * PATIENCE_S)
+    epoch = take(table, "one")
     assert epoch is not None
-    keeper = LeaseKeeper(LeaseTable(settings_for(postgres.url).url), epoch, now_ns=lambda: START_NS)
+    keeper = make_keeper(LeaseTable(settings_for(postgres.url).url), epoch)
     lost = asyncio.Event()
     keeper.on_lost = lambda reason: lost.set()
     keeper.start()
-    await until(lambda: table.read_lease().core_ns == START_NS, "the lease to be renewed")
+    await until(lambda: table.read_lease().core_ns > START_NS, "the lease to be renewed")
     await asyncio.to_thread(postgres.stop)
     await until(lambda: keeper.problem, "the database to be missed")
     await asyncio.to_thread(postgres.start)
     await until(lambda: not keeper.problem, "the database to be found again")
     table.forget_connections()
     assert not lost.is_set()
-    await asyncio.to_thread(table.take_lease, "two", "", gone="one")
+    while await asyncio.to_thread(take, table, "two") is None:
+        pass
     await until(lost.is_set, "the loss of the lease to be noticed")
+    assert keeper.lost == "another core has taken over"
     keeper.close()
+
+
+class DeafTable(LeaseTable):
+    """A lease whose renewals are not answered any more."""
+
+    def __init__(self) -> None:
+        self.answered = threading.Event()
+
+    def renew_lease(self, epoch: int, core_ns: int, *, offered: bool = False) -> bool:
+        return self.answered.wait(PATIENCE_S)
+
+    def close(self) -> None:
+        pass
+
+
+async def test_a_keeper_without_an_answer_stops_before_its_lease_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By its own clock, while the renewal still waits."""
+    monkeypatch.setattr(lease_module, "LEASE_MS", lease_module.MARGIN_MS + 200)
+    table = DeafTable()
+    keeper = make_keeper(table, 1)
+    lost = asyncio.Event()
+    keeper.on_lost = lambda reason: lost.set()
+    began = time.monotonic()
+    keeper.start()
+    await until(lost.is_set, "the keeper to stop")
+    assert time.monotonic() - began >= 0.2
+    assert keeper.lapsed
+    assert "the lease was last renewed 0." in keeper.lost
+    table.answered.set()
+    keeper.close()
+
+
+async def test_a_keeper_offers_the_lease_once_for_an_append(table: LeaseTable, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And again for a later one."""
+    monkeypatch.setattr(lease_module, "RENEW_S", 0.01)
+    offers: list[bool] = []
+    renew = LeaseTable.renew_lease
+
+    def note_offer(self: LeaseTable, epoch: int, core_ns: int, *, offered: bool = False) -> bool:
+        offers.append(offered)
+        return renew(self, epoch, core_ns, offered=offered)
+
+    monkeypatch.setattr(LeaseTable, "renew_lease", note_offer)
+    epoch = take(table, "one")
+    assert epoch is not None
+    keeper = make_keeper(table, epoch)
+    waiting = 0
+    keeper.find_unanswered = lambda: waiting
+    keeper.start()
+    for record, expected in ((0, 0), (7, 1), (0, 1), (9, 2)):
+        waiting = record
+        enough = len(offers) + 3
+        await until(lambda enough=enough: len(offers) >= enough, "renewals")
+        assert sum(offers) == expected
+    await keeper.hand_over()
+    keeper.close()
+
+
+async def test_an_answer_that_does_not_come_is_not_waited_for(postgres: Postgres) -> None:
+    """The deadline is the client's own: what stands between may hold the connection open and answer nothing."""
+    async with silent_proxy(postgres.port) as proxy:
+        url = settings_for(postgres.url.replace(str(postgres.port), str(proxy.port))).url
+        with closing(JournalStore(url, 0.2, fenced=True)) as store:
+            await asyncio.to_thread(store.open)
+            proxy.silent = True
+            with pytest.raises(DBAPIError, match="the database has not answered for"):
+                await asyncio.to_thread(store.find_end)
+            proxy.silent = False
+            await asyncio.to_thread(store.find_end)
 
 
 def test_a_process_of_this_machine_that_ended_is_gone() -> None:

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import io
+import os
+import signal
 from collections.abc import AsyncIterator
 
 import pytest
 
 from kornel.core.config.loader import load
 from kornel.core.config.text.problems import ConfigError
-from kornel.core.service.configuration import reading_process
 from kornel.core.service.configuration.judging import MOST_BYTES, MOST_TEXTS, SMALL, Judge
+from kornel.core.service.configuration.reading_process import Judgement
 from kornel.core.service.logs.logs import LogFormat, LogLevel, build_logger
 from kornel.core.service.wire.status_codes import TooMany
-from tests.patience import PATIENCE_S
+from tests.waiting import until
 
 GOOD = "partitions:\n  - name: default\n    queues: [{name: root, submitacl: '*'}]\n"
 BAD = "partitions:\n  - name: default\n    queues: [{name: root, colour: blue, resources: {max: {vcore: -1}}}]\n"
@@ -50,60 +52,40 @@ async def test_any_text_has_a_verdict(judge: Judge, text: str) -> None:
             await judge.judge_text(text + padding)
 
 
-async def test_a_text_whose_reader_was_given_up_gets_its_own_verdict(judge: Judge) -> None:
-    await judge.judge_text(GOOD + PADDING)
+async def begin_reading(judge: Judge) -> tuple[asyncio.Task[Judgement], int]:
+    """Has a text judged that takes long, and returns the process that reads it."""
     reading = asyncio.create_task(judge.judge_text(GOOD + PADDING * 100))
-    while not judge.process.busy:  # noqa: ASYNC110 - a turn of the event loop
-        await asyncio.sleep(0)
-    await asyncio.sleep(0)
+    await until(lambda: judge.process.helper is not None and judge.process.helper.pid is not None, "a process")
+    assert judge.process.helper is not None
+    assert judge.process.helper.pid is not None
+    return reading, judge.process.helper.pid
+
+
+async def test_a_text_whose_reader_was_given_up_gets_its_own_verdict(judge: Judge) -> None:
+    reading, _ = await begin_reading(judge)
     reading.cancel()
     with pytest.raises(asyncio.CancelledError):
         await reading
     assert (await judge.judge_text(GOOD + PADDING)).checksum == load(GOOD + PADDING).checksum
 
 
-async def test_a_process_that_dies_is_started_again(judge: Judge) -> None:
-    await judge.judge_text(GOOD + PADDING)
-    process = judge.process.process
-    assert process is not None
-    reading = asyncio.create_task(judge.judge_text(GOOD + PADDING * 100))
-    while not judge.process.busy:  # noqa: ASYNC110 - a turn of the event loop
-        await asyncio.sleep(0)
-    await asyncio.sleep(0)
-    process.kill()
+async def test_a_process_that_dies_does_not_keep_the_next_text_from_being_read(judge: Judge) -> None:
+    reading, pid = await begin_reading(judge)
+    os.kill(pid, signal.SIGKILL)
     with pytest.raises(TooMany, match="try again"):
         await reading
     assert (await judge.judge_text(GOOD + PADDING)).checksum
 
 
-async def test_it_ends_when_nobody_asks(judge: Judge, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reading_process, "IDLE_S", 0.05)
-    await judge.judge_text(GOOD + PADDING)
-    process = judge.process.process
-    assert process is not None
-    assert await asyncio.wait_for(process.wait(), PATIENCE_S) == 0
-    assert (await judge.judge_text(GOOD + PADDING)).checksum
-
-
-@pytest.mark.parametrize("turns", [0, 1, 5])
-async def test_a_text_that_comes_while_it_ends_is_read_by_another_one(judge: Judge, turns: int) -> None:
-    await judge.judge_text(GOOD + PADDING)
-    process = judge.process.process
-    assert process is not None
-    judge.process._end_idle()  # What the timer does after a minute.
-    for _ in range(turns):
-        await asyncio.sleep(0)
-    assert (await judge.judge_text(GOOD + PADDING)).checksum
-    assert await asyncio.wait_for(process.wait(), PATIENCE_S) == 0
-
-
-async def test_a_process_that_ends_is_gone_once_nobody_judges_any_more(judge: Judge) -> None:
-    await judge.judge_text(GOOD + PADDING)
-    process = judge.process.process
-    assert process is not None
-    judge.process._end_idle()
+async def test_no_process_is_left_once_nobody_judges_any_more(judge: Judge) -> None:
+    reading, pid = await begin_reading(judge)
     await judge.process.close()
-    assert process.returncode is not None
+    with pytest.raises(TooMany):
+        await reading
+    with pytest.raises(ProcessLookupError):
+        os.kill(pid, 0)
+    with pytest.raises(TooMany):
+        await judge.judge_text(GOOD + PADDING)
 
 
 async def test_there_is_room_for_so_many_texts_and_bytes(judge: Judge) -> None:

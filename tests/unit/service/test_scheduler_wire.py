@@ -133,12 +133,6 @@ def test_creation_time_is_seconds_or_nothing(text: str, seconds: int | None) -> 
     assert decoded(si.Allocation(allocationTags={"creationTime": text})).created_s == seconds
 
 
-@pytest.mark.parametrize(("tag", "kind"), [("static", "static"), ("default", "default"), ("weird", "default")])
-def test_foreign_tag(tag: str, kind: str) -> None:
-    """An unknown kind of foreign load is `default` (4.4, case 106)."""
-    assert decoded(si.Allocation(allocationTags={"foreign": tag})).foreign == kind
-
-
 def test_missing_empty_and_zero_resources_are_told_apart() -> None:
     """No resource, a resource without types and a type of 0 are three things (2.5)."""
     assert decoded(si.Allocation()).resources is None
@@ -417,13 +411,6 @@ def test_the_creation_time_of_an_application_is_in_the_cores_time(name: str, tex
     (command,) = Decoder(lambda: 300).application_commands(request)
     (spec,) = command.add
     assert (spec.created_s, spec.tags) == (seconds, ((name, text),))
-
-
-def test_unknown_fields_change_nothing() -> None:
-    """Fields of a newer interface are ignored (case 157)."""
-    message = si.Allocation(allocationKey="k")
-    newer = si.Allocation.FromString(message.SerializeToString() + b"\xba\x3e\x03abc")
-    assert decoded(newer) == decoded(message)
 
 
 def test_registration_is_decoded() -> None:

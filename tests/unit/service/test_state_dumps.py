@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
-from typing import Any
 
 import pytest
 
-from kornel.core.domain.secrets import HIDDEN, value_without_secrets
-from kornel.core.service.callbacks import state_dumps
+from kornel.core.domain.secrets import HIDDEN
 from kornel.core.service.callbacks.state_dumps import (
     DEEPEST,
     LONGEST_DUMP,
@@ -20,10 +17,6 @@ from kornel.core.service.callbacks.state_dumps import (
 )
 
 
-def read(text: str) -> dict[str, Any]:
-    return asyncio.run(read_dump(text))
-
-
 def test_it_is_shown_as_it_is() -> None:
     said = {
         "pods": [1.5, None, True, "a", [], {}, [{"x": "y"}]],
@@ -31,7 +24,7 @@ def test_it_is_shown_as_it_is() -> None:
         "node": {"token ring": 3},
         "": "",
     }
-    assert read(json.dumps(said)) == said
+    assert read_dump(json.dumps(said)) == said
 
 
 def test_secrets_are_hidden_at_any_depth() -> None:
@@ -41,7 +34,7 @@ def test_secrets_are_hidden_at_any_depth() -> None:
         "text": '{"password": "hunter2"}',
     }
     said["deep"] = json.loads('{"a":' * (DEEPEST - 2) + '{"secret": "hunter2"}' + "}" * (DEEPEST - 2))
-    shown = read(json.dumps(said))
+    shown = read_dump(json.dumps(said))
     assert "hunter2" not in json.dumps(shown)
     assert shown["list"] == [f"https://{HIDDEN}@host", {"dbPassword": HIDDEN, "empty_password": ""}]
 
@@ -64,43 +57,17 @@ def test_secrets_are_hidden_at_any_depth() -> None:
 )
 def test_what_cannot_be_shown_is_refused_with_a_reason(text: str, why: str | None) -> None:
     if why is None:
-        assert read(text)
+        assert read_dump(text)
         return
     with pytest.raises(BadStateDump, match=why):
-        read(text)
+        read_dump(text)
 
 
 def test_one_long_text_is_left_out() -> None:
     """Whole: a part of it might end in the middle of a secret."""
     said = {"a": "x" * LONGEST_TEXT, "b": "://bob:hunter2" + "x" * LONGEST_TEXT, "c" * (LONGEST_TEXT + 1): "hunter2"}
-    shown = read(json.dumps(said))
+    shown = read_dump(json.dumps(said))
     assert "hunter2" not in json.dumps(shown)
     assert list(shown) == list(said)
     assert shown["a"] == said["a"]
     assert shown["b"] == f"[{len(said['b']):,} characters, left out]"
-
-
-@pytest.mark.parametrize("text", ["://a" * 500_000, '"password:' * 200_000, "x" * 2_000_000])
-@pytest.mark.parametrize("place", ["value", "values", "name"])
-def test_others_get_their_turn(text: str, place: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """However long a text or name is, no turn looks at more than one text of the greatest length and some more."""
-    cut = range(0, len(text), LONGEST_TEXT - 10)
-    said = {
-        "value": {"value": text},
-        "values": {"values": [text[at : at + LONGEST_TEXT - 10] for at in cut]},
-        "name": {text: "x"},
-    }
-    looked: list[int] = [0]
-    hide = value_without_secrets
-
-    def count(name: str, value: str) -> str:
-        looked[-1] += len(name) + len(value)
-        return hide(name, value)
-
-    async def turn(_: float) -> None:
-        looked.append(0)
-
-    monkeypatch.setattr(state_dumps, "value_without_secrets", count)
-    monkeypatch.setattr(asyncio, "sleep", turn)
-    read(json.dumps(said[place]))
-    assert max(looked) <= LONGEST_TEXT + 2 * state_dumps.VALUES_PER_TURN * state_dumps.CHARACTERS_OF_VALUE

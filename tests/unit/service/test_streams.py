@@ -62,27 +62,6 @@ def taken(board: Switchboard, stream: Stream, limit: int = 100) -> list[object] 
     return None if batch is None else list(batch.entries)
 
 
-def test_responses_wait_in_order_until_a_stream_is_bound(board: Switchboard) -> None:
-    """Without a live stream responses queue; binding delivers them in order (1.1, case 13)."""
-    board.deliver_effects(nodes("a", "b"))
-    board.deliver_effects(nodes("c"))
-    stream = board.open(Kind.NODE)
-    assert board.take_batch(stream) is None, "not bound yet"
-    board.bind(stream, "rm-1")
-    assert taken(board, stream) == nodes("a", "b", "c")
-    assert board.take_batch(stream) is None
-
-
-def test_the_most_recently_bound_stream_receives(board: Switchboard) -> None:
-    """Of two streams the one bound last gets everything, whatever order they were opened in (1.1, case 14)."""
-    opened_first, bound_first = board.open(Kind.NODE), board.open(Kind.NODE)
-    board.bind(bound_first, "rm-1")
-    board.bind(opened_first, "rm-1")
-    board.deliver_effects(nodes("a"))
-    assert board.take_batch(bound_first) is None
-    assert taken(board, opened_first) == nodes("a")
-
-
 def test_the_older_stream_takes_over_when_the_newer_ends(board: Switchboard) -> None:
     """The most recently bound live stream receives; nothing is lost when it goes."""
     older, newer = bound(board), bound(board)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kornel.core.telling.allocations.explanation import ApplicationReport, AskReport, BlockerKind, LostWork
-from kornel.core.telling.explain import AskStanding, Named, NodeNamed, QueueAt, UserNamed
+from kornel.core.telling.explain import AskStanding, Named, QueueAt, UserNamed
 from kornel.core.telling.reader import Reader, UnknownPartition
 from tests.scenarios.stage import Stage
 
@@ -51,16 +51,12 @@ def test_where_an_ask_stands_is_told_without_looking_for_what_is_in_its_way(read
     assert reader["default"].explain(AskStanding("a")) is None, "no application"
 
 
-def test_queues_users_and_nodes_are_explained_the_same_way(reader: Reader) -> None:
+def test_queues_and_users_are_explained_the_same_way(reader: Reader) -> None:
     partition = reader["default"]
     queue = partition.explain(QueueAt("root.A"))
     assert queue is not None
     assert [level.path for level in queue.levels] == ["root.a", "root"]
-    node = partition.explain(NodeNamed("n1"))
-    assert node is not None
-    assert ([view.spec.key for view in node.allocations], node.reservations) == (["v1", "v2"], ("k1",))
     assert partition.explain(QueueAt("root.b")) is None
-    assert partition.explain(NodeNamed("n2")) is None
     assert partition.explain(UserNamed("nobody")) is None
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import io
 import json
+import pickle
+from multiprocessing.reduction import ForkingPickler
 from typing import Any
 
 import pytest
@@ -27,14 +28,7 @@ from kornel.core.domain.effects import ApplicationRejected, Effect
 from kornel.core.domain.resources import Resources
 from kornel.core.engine.engine import Engine
 from kornel.core.service.configuration.configuration_wire import impact_message
-from kornel.core.service.configuration.reading_program import (
-    Untried,
-    add_length,
-    answer_request,
-    read_answer,
-    read_frame,
-    request_frames,
-)
+from kornel.core.service.configuration.reading_process import Judgement, Untried, answer_request, request_messages
 from kornel.core.telling.configuration import task_moment
 from kornel.core.telling.configuration.configuration_preview import ConfigurationPreview
 from kornel.core.telling.configuration.impact import Impact, QueueChange, QueueChangeKind, SettingChange
@@ -113,9 +107,10 @@ class Core:
 
     def ask_elsewhere(self, preview: ConfigurationPreview, config: str) -> bytes | Untried:
         """The answer of the process for large texts."""
-        request = io.BytesIO(b"".join(map(add_length, request_frames(self.config, config, preview))))
-        assert read_frame(request) == b""
-        return read_answer(answer_request(ConfigurationReader(), request))
+        messages = [ForkingPickler.dumps(message) for message in request_messages(self.config, config, preview)]
+        answer = answer_request(ConfigurationReader(), lambda: pickle.loads(messages.pop(0)))  # noqa: S301 - it is ours
+        assert not isinstance(answer, Judgement)
+        return answer
 
     def update(self, config: str) -> None:
         self.config = config

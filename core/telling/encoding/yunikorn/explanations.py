@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from typing import Any, Final, NamedTuple
 
-from kornel.core.domain.drains import OperatorDrain
 from kornel.core.domain.effects import PreemptionDecided, VictimRecord
 from kornel.core.domain.reasons import Outcome
 from kornel.core.preemption.foresight import LawTally, PreemptionOutlook, PreemptionVerdict
@@ -25,7 +24,19 @@ from kornel.core.telling.allocations.explanation import (
 )
 from kornel.core.telling.encoding.documents import Described, Document, always, apart, if_any, listed, nested
 from kornel.core.telling.encoding.records import made
-from kornel.core.telling.encoding.values import AMOUNT, AMOUNTS, COUNT, FLAG, TEXT, TEXTS, TIME_NS, WHOLE, one_of
+from kornel.core.telling.encoding.values import (
+    AMOUNT,
+    AMOUNTS,
+    COUNT,
+    FLAG,
+    TEXT,
+    TEXTS,
+    TIME_NS,
+    WHOLE,
+    drained_at_ns,
+    drained_by,
+    one_of,
+)
 from kornel.core.telling.nodes.node_reports import AskOnNode, AsksOnNode, NodeReport
 
 VICTIM: Final = Document(
@@ -214,14 +225,6 @@ ASK_ON_NODE: Final = Document(
 )
 
 
-def _drained_by(drain: OperatorDrain | None) -> str:
-    return drain.by if drain is not None else ""
-
-
-def _drained_at_ns(drain: OperatorDrain | None) -> int:
-    return drain.at_ns if drain is not None else 0
-
-
 NODE_REPORT: Final = Document(
     "NodeReport",
     NodeReport,
@@ -229,8 +232,8 @@ NODE_REPORT: Final = Document(
         "nodeID": always(TEXT, "node_id"),
         "schedulable": always(FLAG, "schedulable"),
         "drainedByManager": if_any(FLAG, "drained_by_manager"),
-        "drainedBy": if_any(TEXT, made(_drained_by, "operator_drain")),
-        "drainedSince": if_any(TIME_NS, made(_drained_at_ns, "operator_drain")),
+        "drainedBy": if_any(TEXT, made(drained_by, "operator_drain")),
+        "drainedSince": if_any(TIME_NS, made(drained_at_ns, "operator_drain")),
         "capacity": if_any(AMOUNTS, "capacity"),
         "available": if_any(AMOUNTS, "available"),
         "allocations": always(COUNT, "allocations"),

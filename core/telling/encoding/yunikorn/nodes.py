@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
-from kornel.core.domain.drains import OperatorDrain
 from kornel.core.domain.resources import Resources
 from kornel.core.telling.allocations.allocation_views import ForeignView
 from kornel.core.telling.claims.claim_views import ClaimView
@@ -22,6 +21,8 @@ from kornel.core.telling.encoding.values import (
     TEXTS,
     TIME_NS,
     TRUTH,
+    drained_at_ns,
+    drained_by,
     percents_of,
     write_with,
 )
@@ -56,14 +57,6 @@ FOREIGN: Final = Document(
 @lru_cache(maxsize=4_096)  # Many nodes of a cluster have the same capacity and load.
 def _percents_used(allocated: Resources, capacity: Resources) -> dict[str, int]:
     return percents_of(allocated, Resources({name: amount for name, amount in capacity.items() if amount > 0}))
-
-
-def _drained_by(drain: OperatorDrain | None) -> str:
-    return drain.by if drain is not None else ""
-
-
-def _drained_since_ns(drain: OperatorDrain | None) -> int:
-    return drain.at_ns if drain is not None else 0
 
 
 NODE_DOMAIN: Final = Document("NodeDomain", NodeDomain, {"level": always(TEXT, "level"), "name": always(TEXT, "name")})
@@ -112,8 +105,8 @@ NODE: Final = Document(
         "allocations": if_any(ALLOCATIONS, "allocations"),
         "foreignAllocations": if_any(listed(FOREIGN), "foreign"),
         "reservations": if_any(TEXTS, "reservations"),
-        "drainedBy": if_any(TEXT, made(_drained_by, "operator_drain")),
-        "drainedSince": if_any(TIME_NS, made(_drained_since_ns, "operator_drain")),
+        "drainedBy": if_any(TEXT, made(drained_by, "operator_drain")),
+        "drainedSince": if_any(TIME_NS, made(drained_at_ns, "operator_drain")),
         "domains": if_any(listed(NODE_DOMAIN), "domains"),
         "devices": if_any(listed(DEVICE), "devices"),
     },

@@ -1,0 +1,1 @@
+"""Translates the files of YARN's Capacity Scheduler into a queue configuration."""

@@ -1,0 +1,63 @@
+"""Says of settings of YARN without a counterpart what to do by hand, and what will surprise."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+_USERS = (
+    "none; by hand, `limits: [{limit: each user, users: ['*'], maxresources: {...}}]` on the queue: fixed amounts,"
+    " however many users are active"
+)
+_LABELS = (
+    "none; by hand, a partition of its own for the nodes of an exclusive label, or predicates of the shim for one that"
+    " is shared"
+)
+_SHIM = "none; this is up to the shim"
+_PACE = "none needed; the core places an ask when it arrives, and waits for no heartbeat"
+
+ADVICE: Final = (
+    (
+        re.compile(r".*maximum-am-resource-percent"),
+        "none; by hand, `maxapplications` on the queue: otherwise drivers may fill it, and no executor starts",
+    ),
+    (re.compile(r"user-limit-factor|minimum-user-limit-percent|user-settings\..*"), _USERS),
+    (re.compile(r"(accessible|default)-node-label.*"), _LABELS),
+    (
+        re.compile(r"(maximum|minimum)-allocation-.*|maximum-allocation|minimum-allocation"),
+        "none; an ask that is larger than every node waits, and `kornel explain` says so",
+    ),
+    (re.compile(r"intra-queue-preemption\..*"), "none; inside a leaf nobody is preempted for a guarantee"),
+    (re.compile(r".*enable-size-based-weight"), "none; `fair` compares what applications hold, whatever they ask for"),
+    (re.compile(r"(maximum|default)-application-lifetime"), "none; ending applications is up to the shim"),
+    (
+        re.compile(r"(default|acl)[-_]application[-_](max[-_])?priority|workflow-priority-mappings.*"),
+        "none; the shim gives each ask its priority, and the queue may add `priority.offset`",
+    ),
+    (
+        re.compile(r"resource-calculator"),
+        "none; all resource types count when asks are placed and queues are compared, not memory alone",
+    ),
+    (re.compile(r"(node|rack)-locality.*|offswitch.*"), _SHIM),
+    (re.compile(r"schedule-asynchronously.*|per-node-heartbeat.*|.*multi-node.*"), _PACE),
+    (
+        re.compile(r"reserv.*|.*reservation.*"),
+        "none; an ask that waits long has room held for it, and nobody books ahead",
+    ),
+    (
+        re.compile(r"maximum-applications"),
+        "queues may have `maxapplications`; it counts running applications, and those that wait are not refused",
+    ),
+    (re.compile(r"mapping-rule-json.*"), "not converted; by hand, `placementrules`: see docs/from-yarn.md"),
+    (
+        re.compile(r".*auto-queue-creation-v2\..*|.*auto-create-child-queue\..*"),
+        "not converted; queues that a rule creates get the `childtemplate` of their parent, and go when empty",
+    ),
+    (re.compile(r".*template\..*"), "not converted; `childtemplate` has amounts, `maxapplications` and properties"),
+)
+
+
+def find_advice(key: str) -> str:
+    """Returns what to do about the setting *key*, which is not converted."""
+    unknown = "no list of queues names it; left out" if "." in key else "not known to this command; left out"
+    return next((said for pattern, said in ADVICE if pattern.fullmatch(key)), unknown)

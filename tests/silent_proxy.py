@@ -1,0 +1,55 @@
+"""A TCP proxy that can fall silent: connections stay open and take everything, and nothing is answered any more."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+
+
+class SilentProxy:
+    """Stands between a client and a server at a port of this machine. ``port``: where the client connects."""
+
+    def __init__(self, to_port: int) -> None:
+        self._to_port = to_port
+        self.silent = False
+        """Tells whether everything is taken and nothing passed on, on connections old and new."""
+        self.port = 0
+        self._writers: list[asyncio.StreamWriter] = []
+
+    async def pump(self, source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> None:
+        """Passes bytes on until *source* ends."""
+        with suppress(OSError):
+            while data := await source.read(65_536):
+                if not self.silent:
+                    sink.write(data)
+                    await sink.drain()
+            if not self.silent:
+                sink.close()
+
+    async def close(self) -> None:
+        """Closes all connections."""
+        for writer in self._writers:
+            writer.transport.abort()
+        await asyncio.gather(*(writer.wait_closed() for writer in self._writers), return_exceptions=True)
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Serves one connection."""
+        with suppress(OSError):
+            there, back = await asyncio.open_connection("127.0.0.1", self._to_port)
+            self._writers += (writer, back)
+            await asyncio.gather(self.pump(reader, back), self.pump(there, writer))
+
+
+@asynccontextmanager
+async def silent_proxy(to_port: int) -> AsyncIterator[SilentProxy]:
+    """A proxy that listens."""
+    proxy = SilentProxy(to_port)
+
+    listening = await asyncio.start_server(proxy.serve, "127.0.0.1", 0)
+    proxy.port = listening.sockets[0].getsockname()[1]
+    try:
+        yield proxy
+    finally:
+        listening.close()
+        await proxy.close()
