@@ -21,7 +21,6 @@ from kornel.core.engine.scheduling.lapsing import pause_of
 from kornel.core.model.allocations import Allocation, AskGroup, LimitClaim, Reservation
 from kornel.core.model.applications import Application
 from kornel.core.model.gang_units import GangUnit
-from kornel.core.model.nodes import Node
 from kornel.core.model.queues import Queue
 from kornel.core.model.shapes import Pairs, Shape
 from kornel.core.model.users import Account
@@ -33,7 +32,7 @@ from kornel.core.state.asks.savings import can_save, has_slot, saved_on
 from kornel.core.state.partition_state import PartitionState
 from kornel.core.state.waiting import admission, turns
 from kornel.core.state.waiting.gathering import find_least, minimum_members
-from kornel.core.state.waiting.rooms import UNSERVED, Gate, line_of, note_short, park_below
+from kornel.core.state.waiting.rooms import UNSERVED, Gate, is_short, line_of, note_short, park_below
 from kornel.core.state.waiting.waking import wake_admitted, wake_others
 
 WAITERS_PER_UNIT: Final = 20
@@ -55,35 +54,36 @@ def park_short(state: PartitionState, group: AskGroup, shape: Shape, gate: Gate,
 
 def is_due(state: PartitionState, now_ns: int) -> bool:
     """Tells whether to choose now who may save below limits where too little came free."""
-    return now_ns >= state.reserving.choose_at_ns
+    at_ns = state.reserving.choose_at_ns
+    return at_ns is not None and now_ns >= at_ns
 
 
 def choose_savers(state: PartitionState, now_ns: int) -> int:
     """Lets those save for whom too little came free lately, in the line in which room is saved. Returns the cost in
     decisions."""
     round_, waiters = state.reserving, find_waiters(state, now_ns)
-    short, round_.short = round_.short, {}
+    # Those who may not save yet are asked again when something has changed.
+    round_.short = {limit: round_.short[limit] for limit, _, _ in waiters}
     if round_.delay_ns is None:
         return 1
     found: dict[Allocation, Pairs] = {}
     looked, again_ns = len(waiters), 0
-    for limit, ask, pairs in waiters:
+    for _, ask, pairs in waiters:
         due_ns = ask.waits_since_ns + round_.delay_ns + 1
         if now_ns >= due_ns:
             found[ask] = pairs
         else:
-            round_.short[limit] = short[limit]
             again_ns = min(again_ns or due_ns, due_ns)
+    round_.choose_not_before_ns = now_ns + PAUSE_PER_WAITER_NS * max(0, looked - WAITERS_PER_UNIT)
+    round_.choose_at_ns = max(again_ns, round_.choose_not_before_ns) if again_ns else None
+    if again_ns or looked > WAITERS_PER_UNIT:
+        state.run_slice_at(max(again_ns, round_.choose_not_before_ns))
     # Those at whose limit somebody before them in the line wants to save do not save anywhere meanwhile.
     wanted: set[Queue | Account] = set()
     for ask in sorted(found, key=line_key):
         limits = _refusing(ask, found[ask])
         if not wanted.isdisjoint(limits) or _save_in_turn(state, ask, found[ask], limits, now_ns):
             wanted.update(limits)
-    round_.choose_not_before_ns = now_ns + PAUSE_PER_WAITER_NS * max(0, looked - WAITERS_PER_UNIT)
-    round_.choose_at_ns = max(again_ns, round_.choose_not_before_ns)
-    if again_ns or looked > WAITERS_PER_UNIT:
-        state.run_slice_at(round_.choose_at_ns)
     return 1 + looked // WAITERS_PER_UNIT
 
 
@@ -95,7 +95,7 @@ def find_waiters(state: PartitionState, now_ns: int) -> list[tuple[Queue | Accou
         (limit, *_stands_for(group, latest_ns))
         for limit, shapes in state.reserving.short.items()
         for shape in shapes
-        if not limit.admits(shape.pairs)
+        if is_short(limit, shape)
         for group in _asleep(limit, shape)
         if isinstance(group, AskGroup)
     ]
@@ -137,9 +137,8 @@ def _save_in_turn(
     own = ask.limit_claim
     if own is not None and own.limits == limits:
         return True
-    if any(state.reserving.has_lapsed(limit, find_lacking(limit, pairs)) for limit in limits):
-        return False
-    if not _can_come_true(state, ask, pairs, limits):
+    lapsed = any(state.reserving.has_lapsed(limit, find_lacking(limit, pairs)) for limit in limits)
+    if lapsed or not _can_come_true(state, ask, pairs, limits):
         return False
     there = {limit.saving: None for limit in limits if limit.saving is not None}
     if any(line_key(claim.ask) < line_key(ask) for claim in there):
@@ -162,9 +161,8 @@ def _can_come_true(state: PartitionState, ask: Allocation, pairs: Pairs, limits:
     application = ask.application
     if application.state in UNSERVED or application.backoff_until_ns or state.reserving.delay_ns is None:
         return False
-    for limit in limits:
-        if any(amount > limit.max.get(t, amount) for t, amount in pairs):
-            return False
+    if any(amount > limit.max.get(t, amount) for limit in limits for t, amount in pairs):
+        return False
     if application.state is AppState.ACCEPTED and admission.may_run(state, application, ask.spec.priority) is not None:
         return False
     return has_slot(state, ask) and _has_nodes(state, ask)
@@ -191,17 +189,13 @@ def _has_node(state: PartitionState, ask: Allocation) -> bool:
     if required:
         node = state.nodes.get(required)
         return node is not None and node.could_hold_shape(ask.shape)
-    refused = ask.refused or ()
-    saves = _is_within_bound(state, ask)
+    refused, key, saves = ask.refused or (), line_key(ask), _is_within_bound(state, ask)
     return any(
-        node.has_room_for(ask.shape) or (saves and can_save(node, ask, _saved_before(node, ask)))
+        node.has_room_for(ask.shape)
+        or (saves and can_save(node, ask, [claim for claim in saved_on(node) if line_key(claim.ask) < key]))
         for node in state.node_order
         if node.node_id not in refused
     )
-
-
-def _saved_before(node: Node, ask: Allocation) -> list[Reservation]:
-    return [claim for claim in saved_on(node) if line_key(claim.ask) < line_key(ask)]
 
 
 def _is_within_bound(state: PartitionState, ask: Allocation) -> bool:
@@ -305,9 +299,11 @@ def _keeps_back(claim: LimitClaim) -> bool:
 
 
 def review_claims(state: PartitionState) -> int:
-    """Ends the claims below limits that cannot come true any more, and wakes those to whom what is saved has come to be
-    lent. Returns how many waiters were looked at."""
-    looked = 0
+    """Ends the claims below limits that cannot come true any more, wakes those to whom what is saved has come to be
+    lent, and asks those again who may not save yet. Returns how many waiters were looked at."""
+    looked, round_ = 0, state.reserving
+    if round_.choose_at_ns is None:
+        round_.choose_at_ns = round_.choose_not_before_ns
     for claim in list(state.reserving.at_limits):
         if claim not in state.reserving.at_limits:
             continue

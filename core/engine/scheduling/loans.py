@@ -49,7 +49,7 @@ def find_lent_node(state: PartitionState, ask: Allocation, why: NotPlaced) -> No
 def is_due(state: PartitionState, now_ns: int) -> bool:
     """Tells whether to look again who may use saved room, because amounts have changed on which that depends."""
     round_ = state.reserving
-    may_be = bool(round_.saved or round_.at_limits) and now_ns >= round_.review_after_ns
+    may_be = bool(round_.saved or round_.at_limits or round_.short) and now_ns >= round_.review_after_ns
     return may_be and round_.reviewed != _marks(state)
 
 

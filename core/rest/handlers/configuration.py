@@ -20,7 +20,6 @@ from kornel.core.rest.queries import read_query
 from kornel.core.rest.reports import VALIDATION, Verdict
 from kornel.core.service.configuration.configuring import Configurator
 from kornel.core.service.managers.managers import Managers, Place
-from kornel.core.service.wire.status_codes import TooMany
 
 _CHECKSUM_KEY: Final = "checksum: "
 
@@ -90,8 +89,6 @@ class ConfigurationHandlers:
                 judgement = await self._managers.leader.configurator.judge_text(text)
         except ConfigError as error:
             return _answer_verdict(Verdict(allowed=False, reason=str(error)))
-        except TooMany as error:
-            raise RestError(503, str(error), [("Retry-After", "5")]) from error
         summed = checksum_of(text)
         carried = text.partition(_CHECKSUM_KEY)[2][: len(summed)]
         warnings = [str(warning) for warning in judgement.warnings]

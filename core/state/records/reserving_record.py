@@ -36,8 +36,9 @@ class ReservingRecord:
         self.short: dict[Queue | Account, tuple[Shape, ...]] = {}
         """The shapes for which too little is free below a limit, although something of what they lack is. Waiters of
         these shapes may begin to save there."""
-        self.choose_at_ns = 0
-        """The time of the next choice who saves below limits, if there are any such shapes."""
+        self.choose_at_ns: int | None = 0
+        """The time of the next choice who saves below limits, if there are any such shapes; ``None``: there is one when
+        something has changed."""
         self.choose_not_before_ns = 0
         """The earliest time for that choice. The pause between two choices grows with their cost."""
         self.saved: dict[Reservation, None] = {}

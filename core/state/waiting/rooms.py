@@ -138,14 +138,16 @@ def park_below(waiter: AskGroup | Reservation, shape: Shape, limit: Gate) -> Non
 def note_short(state: PartitionState, limit: Gate, shapes: tuple[Shape, ...]) -> None:
     """Notes the *shapes*, of which some wait at *limit*, that lack more of something than is free there, though some of
     it is: they may begin to save there, because otherwise smaller asks would take it."""
-    if state.reserving.delay_ns is None:
-        return
-    left = {t: room - limit.used[t] for t, room in limit.max.items() if limit.used[t] < room}
-    short = [shape for shape in shapes if any(t in left and amount > left[t] for t, amount in shape.pairs)]
-    if short:
-        round_ = state.reserving
+    round_ = state.reserving
+    if round_.delay_ns is not None and (short := [shape for shape in shapes if is_short(limit, shape)]):
         round_.short[limit] = tuple(dict.fromkeys([*round_.short.get(limit, ()), *short]))
         round_.choose_at_ns = round_.choose_not_before_ns
+
+
+def is_short(limit: Gate, shape: Shape) -> bool:
+    """Tells whether some of what *shape* lacks is free below *limit*, but too little of it."""
+    used, most = limit.used, limit.max
+    return any(t in most and used[t] < most[t] < used[t] + amount for t, amount in shape.pairs)
 
 
 def hold_back(application: Application, gate: Gate) -> None:
@@ -379,8 +381,7 @@ def lend_nothing(group: AskGroup) -> None:
 def lend_instead(application: Application, before: int, now: int) -> None:
     """Replaces the priority *before* that an ask lent to *application* by *now*."""
     application.update_lent(before, now)
-    if application.queue.newcomers is not None:
-        review_newcomer(application)
+    review_newcomer(application)
 
 
 def _some_node_holds(state: PartitionState, shape: Shape) -> bool:
@@ -487,16 +488,14 @@ def note_saver(ask: Allocation) -> None:
     """Notes that room is saved on a node for *ask* by age, for which it waits although it lends no priority."""
     application = ask.application
     application.savers = {**application.savers, ask: None}
-    if application.queue.newcomers is not None:
-        review_newcomer(application)
+    review_newcomer(application)
 
 
 def note_saver_no_more(ask: Allocation) -> None:
     """Notes that no room is saved for *ask* by age any more."""
     application = ask.application
     application.savers = {other: None for other in application.savers if other is not ask} or NO_SAVERS
-    if application.queue.newcomers is not None:
-        review_newcomer(application)
+    review_newcomer(application)
 
 
 def may_start_next(application: Application, priority: int | None = None) -> bool:

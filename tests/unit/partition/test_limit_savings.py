@@ -102,7 +102,7 @@ def test_what_is_saved_survives_a_restart(queues: str) -> None:
     stream.refill()
     assert not stream.run_until(3)
     stream.ask("large", 2000, "large", 1000)
-    assert not stream.run_until(7)
+    assert not stream.run_until(11)
     stream.engine = restore(stream.engine)
     state = stream.engine.partition(PARTITION)
     assert state is not None
@@ -115,9 +115,11 @@ def test_a_restart_without_reservations_ends_what_is_saved() -> None:
     stream.refill()
     assert not stream.run_until(3)
     stream.ask("large", 2000, "large", 1000)
-    assert not stream.run_until(7)
+    assert not stream.run_until(11)
     state = stream.engine.partition(PARTITION)
     assert state is not None
     state.reserving.delay_ns = None
-    assert not stream.run_until(20)
+    another = NodeSpec("m", NodeAction.CREATE, PARTITION, capacity=Resources({"vcore": 1000}))
+    stream.engine.apply(UpdateNodes("rm", (another,)), stream.now_ns)
+    assert not stream.run_until(14)
     assert not state.reserving.at_limits
