@@ -172,8 +172,8 @@ class CallHandlers:
     async def apply_text(self, request: Request) -> ASGIApp:
         """Puts the text of the body into force for the registered manager, whose other settings stay the same."""
         self._check_change(request)
-        with self._managers.leader.configurator.judge.changes.take_room() as room:
-            body = await limited_body(request, MOST_BODY, room.add)
+        with self._managers.leader.configurator.judge.changes.take_room() as add_bytes:
+            body = await limited_body(request, MOST_BODY, add_bytes)
             outcome = await self._apply(request, body)
         answer = configuration_pb2.UpdateConfigurationResponse(
             changed=outcome.changed, checksum=outcome.checksum, version=outcome.version
@@ -201,8 +201,8 @@ class CallHandlers:
     async def _read_request(self, request: Request, call: RemoteCall) -> bytes:
         """Returns the message that the body describes, encoded."""
         bodies = self._managers.leader.configurator.judge.bodies
-        with bodies.take_room() if call.most_body > QUESTION_LIMIT else nullcontext() as room:
-            body = await limited_body(request, call.most_body, room.add if room is not None else lambda _: None)
+        with bodies.take_room() if call.most_body > QUESTION_LIMIT else nullcontext() as add_bytes:
+            body = await limited_body(request, call.most_body, add_bytes or (lambda _: None))
             check_structure(body)
             if len(body) < PARSED_ALONE:
                 return read_message(self._types[call.name][0], body).SerializeToString()

@@ -80,8 +80,8 @@ class ConfigurationHandlers:
         """Serves route R4. Changes nothing, and answers 200 whatever the text is."""
         try:
             # Room is taken from the first byte on, because bodies that are still arriving take memory as well.
-            with self._managers.leader.configurator.judge.rooms.take_room() as room:
-                body = await limited_body(request, MOST_BYTES, room.add)
+            with self._managers.leader.configurator.judge.rooms.take_room() as add_bytes:
+                body = await limited_body(request, MOST_BYTES, add_bytes)
                 try:
                     text = body.decode()
                 except UnicodeDecodeError as error:
