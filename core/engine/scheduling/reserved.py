@@ -131,7 +131,7 @@ def _try_own_node(
         return
     first = _longest_waiting(state, reservation)
     other = first.node
-    _place_in_turn(state, first, node, now_ns)
+    _place_in_turn(state, reservation, node, now_ns, first.ask)
     if first.ask.node is node is not other and other.node_id not in (ask.refused or ()):
         save_room(state, ask, other, now_ns)
 
@@ -156,10 +156,9 @@ def _may_use(state: PartitionState, other: Reservation, reservation: Reservation
     return comes_before(ask, reservation.waiter) and lends_room(state, node, ask)
 
 
-def _place_in_turn(state: PartitionState, reservation: Reservation, node: Node, now_ns: int) -> None:
-    """Places the ask on *node*, or has it wait for those who come before it and are about to be tried. The room that
-    others leave for it passes only inside its leaf, and not if it must run there."""
-    ask = reservation.ask
+def _place_in_turn(state: PartitionState, reservation: Reservation, node: Node, now_ns: int, ask: Allocation) -> None:
+    """Places *ask* on *node*, or has *reservation* wait for those who come before it and are about to be tried. The
+    room that others leave for it passes only inside its leaf, and not if it must run there."""
     firm_here = not reservation.comes_last and node is reservation.node
     if not (firm_here and ask.spec.required_node) and loans.is_outranked(state, ask, within_leaf=firm_here):
         state.reserved_ready[reservation] = None
@@ -193,7 +192,7 @@ def _try_elsewhere(state: PartitionState, reservation: Reservation, now_ns: int)
         if isinstance(other, NotPlaced) and state.reserving.saved:
             other = loans.find_lent_node(state, ask, other)
         if not isinstance(other, NotPlaced):
-            _place_in_turn(state, reservation, other, now_ns)
+            _place_in_turn(state, reservation, other, now_ns, ask)
             return
     if reservation.comes_last and (ask.attempt_due or ask.queue.claimants) and not ask.spec.required_node:
         if loans.is_outranked(state, ask):

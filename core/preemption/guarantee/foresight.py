@@ -93,8 +93,8 @@ def _govern_plan(
 
 def _find_delay(state: PartitionState, ask: Allocation, now_ns: int) -> tuple[str, int | None]:
     """Returns what delays the next attempt for *ask*, and until when; an empty text: nothing does."""
-    record = state.records[GuaranteeRecord]
-    refused = record.refusals.question_of(ask)
+    record = state.records.get(GuaranteeRecord)  # A question makes none.
+    refused = None if record is None else record.refusals.question_of(ask)
     retry_ns = 0 if refused is None else refused.not_before_ns
     old_enough_ns = ask.created_ns + ask.queue.properties.preemption_delay_ns
     backoff_ns = ask.application.backoff_until_ns
@@ -108,5 +108,5 @@ def _find_delay(state: PartitionState, ask: Allocation, now_ns: int) -> tuple[st
         return reasons[not_before_ns], not_before_ns
     if state.enforcement.busy:
         return "a lowered max is being enforced", None
-    again_ns = record.next_pass_ns(ask.queue, now_ns)
+    again_ns = None if record is None else record.next_pass_ns(ask.queue, now_ns)
     return ("" if again_ns is None else "attempts of its queue in this pass"), again_ns

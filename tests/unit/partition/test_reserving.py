@@ -137,3 +137,17 @@ def test_a_gang_of_mixed_priorities_waits_for_its_turn_by_its_least_important_me
     stage.play(["ask k1 app=o queue=root.g p=5 vcore=4"])
     assert serve(state, stage.now_ns) == 0
     assert first.reservation in state.reserved_ready
+
+
+def test_a_holder_that_swaps_waits_for_its_turn_and_is_tried_again() -> None:
+    """Of equal asks, the one that has waited longest is placed where the other one saved, also if a more important ask
+    had to be tried before."""
+    stage = Stage()
+    stage.engine = Engine(reservation_percent=100)
+    stage.play(["queue root.a application.sort.policy=fifo", "node n1 vcore=2", "node n2 vcore=2"])
+    stage.play([*(f"ask r{number} app=R queue=root.a vcore=1" for number in range(1, 5)), "cycle"])
+    stage.play(["ask a1 app=A queue=root.a vcore=1", "ask a2 app=A queue=root.a vcore=1", "cycles until=4s every=1s"])
+    reserved = ["show request a1 reserved", "show request a2 reserved"]
+    assert stage.play(reserved) == ["request a1 reserved=n1", "request a2 reserved=n2"]
+    answers = stage.play(["ask big app=B queue=root.a p=1 vcore=2", "release r2 app=R", "cycle", *reserved])
+    assert answers[-3:] == ["allocate a1 on n2", "request a1 reserved=-", "request a2 reserved=n1"]
