@@ -28,11 +28,14 @@ def parse_cores(text: str) -> int:
 
 
 def parse_bytes(text: str) -> int:
-    """Returns the bytes in a text such as ``4Gi``, ``512M`` or a plain number."""
+    """Returns the bytes in a text such as ``4Gi`` or ``512M``. A number alone, which elsewhere means megabytes, is
+    refused."""
     found = _NUMBER.match(text)
     factors = _BYTES | _BINARY_BYTES
     if found is None or found[3] not in factors:
         raise BadAmount(f"{text!r} is not an amount of memory; write 4Gi, 512Mi or 2G")
+    if not found[3] and text.strip("0."):
+        raise BadAmount(f"{text!r} has no unit; write {text}M, {text}Mi or {text}G")
     factor = factors[found[3]]
     fraction = found[2] or ""
     amount = int(found[1]) * factor + (int(fraction) * factor // 10 ** len(fraction) if fraction else 0)
@@ -42,9 +45,12 @@ def parse_bytes(text: str) -> int:
 
 
 def parse_duration(text: str) -> float:
-    """Returns the seconds in a text such as ``90s``, ``2h``, ``1h30m``, ``2d`` or a plain number of seconds."""
+    """Returns the seconds in a text such as ``90s``, ``2h``, ``1h30m`` or ``2d``. A number alone, which elsewhere means
+    minutes, is refused."""
     if text.isascii() and text.isdigit() and len(text) <= 9:
-        return float(text)
+        if int(text):
+            raise BadAmount(f"{text!r} has no unit; write {text}s, {text}m or {text}h")
+        return 0.0
     total, end = 0, 0
     while found := _PART.match(text, end):
         total += int(found[1]) * _SECONDS[found[2]]

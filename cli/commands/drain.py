@@ -13,7 +13,7 @@ from kornel.cli.asking import PartitionCore, asks_core
 from kornel.cli.client import calls as client
 from kornel.cli.client.failures import CoreUnreachable
 from kornel.cli.client.reading import Reader
-from kornel.cli.options import EXIT_FAILED
+from kornel.cli.options import EXIT_FAILED, refuse_input
 from kornel.cli.suggestions import report_unknown, suggest_nodes
 from kornel.cli.terminal import echo_json, echo_line, echo_text, print_error, show_text
 from kornel.cli.text.lines import join_lines
@@ -21,6 +21,7 @@ from kornel.cli.text.tables import format_table, wrap_text
 from kornel.cli.text.times import format_moment
 from kornel.shared.readable_amounts import format_count
 from kornel.v1 import admin_pb2 as admin
+from kornel.v1 import read_pb2 as pb
 from kornel.v1.status_pb2 import PartitionStatus
 
 drain_app = typer.Typer(help="Take nodes out of scheduling.", no_args_is_help=True)
@@ -31,13 +32,18 @@ POLL_S: Final = 1.0
 
 ResponseT = TypeVar("ResponseT", admin.DrainNodeResponse, admin.UndrainNodeResponse)
 
-NodeIds = Annotated[list[str], typer.Argument(metavar="NODE...", help="IDs of the nodes.")]
+SomeNodeIds = Annotated[list[str] | None, typer.Argument(metavar="[NODE...]", help="IDs of the nodes.")]
+Where = Annotated[
+    list[str] | None,
+    typer.Option("--where", metavar="NAME=VALUE", help="Nodes with this attribute, or in this domain: rack=r7."),
+]
 
 
 @drain_app.command("node")
 @asks_core()
 def drain_node(
-    nodes: NodeIds,
+    nodes: SomeNodeIds = None,
+    where: Where = None,
     wait: Annotated[bool, typer.Option("--wait", help="Return when nothing runs there any more.")] = False,
     wait_timeout: Annotated[
         float, typer.Option("--wait-timeout", min=0, metavar="SECONDS", help="Longest wait; 0: as long as it takes.")
@@ -54,13 +60,14 @@ def drain_node(
     With --json: one object for each node, one per line if there are several.
     """
     with Reader(core.grpc, core.timeout) as reader:
-        drained = _change_nodes(nodes, core, reader.drain, _describe_drain)
+        wanted = _find_nodes(reader, nodes or [], where or [], core.partition)
+        drained = _change_nodes(wanted, core, reader.drain, _describe_drain)
         if drained and not core.as_json:
             echo_text(join_lines(wrap_text(_say_how_long(drained))))
         emptied = not (wait and drained) or _wait_until_empty(
             reader, drained, core.partition, wait_timeout, say=not core.as_json
         )
-    if len(drained) < len(nodes) or not emptied:
+    if len(drained) < len(wanted) or not emptied:
         raise typer.Exit(EXIT_FAILED)
 
 
@@ -87,7 +94,8 @@ def list_drained(
 @undrain_app.command("node")
 @asks_core()
 def undrain_node(
-    nodes: NodeIds,
+    nodes: SomeNodeIds = None,
+    where: Where = None,
     *,
     core: PartitionCore,
 ) -> None:
@@ -96,9 +104,27 @@ def undrain_node(
     Exits 1 when no core answers or there is no such node.
     """
     with Reader(core.grpc, core.timeout) as reader:
-        undrained = _change_nodes(nodes, core, reader.undrain, _describe_undrain)
-    if len(undrained) < len(nodes):
+        wanted = _find_nodes(reader, nodes or [], where or [], core.partition)
+        undrained = _change_nodes(wanted, core, reader.undrain, _describe_undrain)
+    if len(undrained) < len(wanted):
         raise typer.Exit(EXIT_FAILED)
+
+
+def _find_nodes(reader: Reader, named: Sequence[str], where: Sequence[str], partition: str) -> list[str]:
+    """Returns the nodes that are named, or have all attributes in *where*. Exits if no node is meant."""
+    if bool(named) == bool(where) or not all("=" in each for each in where):
+        raise refuse_input("give IDs of nodes, or --where NAME=VALUE")
+    if named:
+        return list(named)
+    levels = reader.list_domains(pb.ListDomainsRequest(partition=partition)).levels
+    attributes = {each.name: each.attribute for each in levels}
+    pairs = [each.split("=", 1) for each in where]
+    wanted = {(attributes.get(name, name), value) for name, value in pairs}
+    known = [each.node_id for each in reader.nodes(pb.ListNodesRequest(partition=partition)).nodes]
+    found = [each for each in known if wanted <= reader.node(each, partition).attributes.items()]
+    if not found:
+        raise refuse_input(f"no node has {' and '.join(where)}")
+    return found
 
 
 def _change_nodes(

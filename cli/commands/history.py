@@ -107,6 +107,8 @@ def preemptions(
     kind: Annotated[str, typer.Option(help="Only this kind of preemption, as the list names it.")] = "",
     outcome: Annotated[str, typer.Option(help="Only this outcome, such as TRIGGERED.")] = "",
     node: Annotated[str, typer.Option(help="Only on this node.")] = "",
+    user: Annotated[str, typer.Option(help="Only what this user lost or gained.")] = "",
+    resource: Annotated[str, typer.Option("--type", help="Only victims that held some of this resource type.")] = "",
     by: Annotated[
         str,
         typer.Option("--sum", metavar="BY", help="Sum up who took how much from whom: by queue, user or app."),
@@ -131,11 +133,23 @@ def preemptions(
         node_id=node,
     )
     if by:
+        if user or resource:
+            raise refuse_input("--sum adds up all users and types: give it without --user and --type")
         with HistoryClient(core.grpc, core.timeout) as history:
             sums = history.sum_preemptions(pb.SumPreemptionsRequest(preemptions=request, by=_PARTIES[by]))
         core.show(sums, lambda: render_sums(sums))
         return
-    _show_records(core, lambda history: history.preemptions(request, core.limit), render_preemptions)
+
+    def is_wanted(one: pb.PreemptionRecord) -> bool:
+        return user in ("", one.for_user, one.victim.user) and (
+            not resource or one.victim.resources.get(resource, 0) > 0
+        )
+
+    def list_wanted(history: HistoryClient) -> list[pb.PreemptionRecord]:
+        most = 0 if user or resource else core.limit
+        return list(filter(is_wanted, history.preemptions(request, most)))[: core.limit or None]
+
+    _show_records(core, list_wanted, render_preemptions)
 
 
 @history_app.command("events")

@@ -235,9 +235,10 @@ def _count_domain_nodes(domain: pb.DomainInfo) -> str:
 
 
 def _describe_room(domain: pb.DomainInfo, name: str, strokes: Strokes, bar: int) -> str:
-    """Returns a bar and the amounts of type *name*, such as ``12 of 16``, and how much of the former is held for
-    waiting asks."""
-    free, held, whole = domain.free.get(name, 0), domain.held.get(name, 0), domain.capacity.get(name, 0)
+    """Returns a bar and the amounts of type *name* that are free for anybody, such as ``12 of 16``, and what is held
+    for waiting asks."""
+    held, whole = domain.held.get(name, 0), domain.capacity.get(name, 0)
+    free = domain.free.get(name, 0) - held
     drawn = draw_bar(whole - free, whole, bar, strokes)
     text = f"{drawn} {format_quantity(name, free)} of {format_quantity(name, whole)}".lstrip()
     return f"{text}, {format_quantity(name, held)} held" if held else text

@@ -151,4 +151,13 @@ def _render_victims(found: pb.QuotaEnforcement) -> Iterator[str]:
 
 
 def _join_settings(settings: Sequence[pb.SettingChange]) -> str:
-    return ", ".join(f"{s.name}: {s.before or 'none'} -> {s.after or 'none'}" for s in settings)
+    return ", ".join(
+        f"{s.name}: {_write_setting(s.name, s.before)} -> {_write_setting(s.name, s.after)}" for s in settings
+    )
+
+
+def _write_setting(name: str, value: str) -> str:
+    """Returns a value; an amount in the unit of its type, as everywhere else."""
+    label, _, resource_type = name.partition(".")
+    is_amount = label in ("guaranteed", "max") and value.isdecimal()
+    return format_quantity(resource_type, int(value)) if is_amount else value or "none"

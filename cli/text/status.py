@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator
+from itertools import islice
 from typing import Final
 
 from kornel.cli.text.lines import indent_further, join_lines
@@ -11,14 +13,23 @@ from kornel.cli.text.tables import format_table, list_items, wrap_text
 from kornel.cli.text.times import format_moment
 from kornel.cli.text.users import user_rows
 from kornel.shared.readable_amounts import format_count
-from kornel.v1.status_pb2 import ExplainAskResponse, GetStatusResponse, ManagerStatus, PartitionStatus, QueueStatus
+from kornel.v1.status_pb2 import (
+    DrainedNode,
+    ExplainAskResponse,
+    GetStatusResponse,
+    ManagerStatus,
+    PartitionStatus,
+    QueueStatus,
+)
 
 QUEUES_LISTED: Final = 20
 """The most queues that are shown one by one. If there are more, only the topmost ones and the number of all queues are
 shown."""
 
 _DRAINED_SHOWN: Final = 20
-"""The number of drained nodes that are named; the others are counted."""
+_DRAINED_NAMED: Final = 3
+"""The most lines about drained nodes, and the most nodes that one names; the others are counted."""
+_MINUTE_NS: Final = 60 * 10**9
 _USERS_SHOWN: Final = 10
 
 
@@ -151,9 +162,13 @@ def _queue_lines(partition: PartitionStatus) -> Iterator[str]:
         deepest = by_depth[-1].path.count(".")
         whole_levels = [queue for queue in shown if queue.path.count(".") < deepest]
         shown = whole_levels if len(whole_levels) > 1 else sorted(by_depth, key=lambda queue: queue.path)
+    apps: Counter[str] = Counter()
+    for queue in partition.queues:
+        names = queue.path.split(".")
+        apps.update({".".join(names[:depth]): queue.application_count for depth in range(1, len(names) + 1)})
     cells: dict[str, Callable[[QueueStatus], str]] = {
         "queue": lambda queue: queue.path + ("" if queue.state == "Active" else f" ({queue.state.lower()})"),
-        "apps": lambda queue: str(queue.application_count),
+        "apps": lambda queue: str(apps[queue.path]),
         "used": lambda queue: format_quantities(queue.used),
         "pending": lambda queue: format_quantities(queue.pending),
         "guaranteed": lambda queue: format_quantities(queue.guaranteed),
@@ -179,14 +194,19 @@ def _describe_states(partition: PartitionStatus) -> str:
 
 
 def _drained_lines(partition: PartitionStatus, now_ns: int) -> Iterator[str]:
-    """Yields the nodes that operators have drained, and the command that returns them."""
-    for node in partition.drained_nodes[:_DRAINED_SHOWN]:
-        known = "" if node.registered else ", not registered now"
-        since = format_moment(node.since_ns, now_ns)
-        yield from wrap_text(f"drained: {node.node_id} by {node.principal} since {since}{known}", indent="  ")
-    more = len(partition.drained_nodes) - _DRAINED_SHOWN
-    if more > 0:
-        yield f"  drained: and {format_count(more, 'more node')}"
+    """Yields the nodes that operators have drained, those that one drained within the same minute in one line."""
+    together: dict[tuple[str, int, bool], list[DrainedNode]] = {}
+    for node in partition.drained_nodes:
+        together.setdefault((node.principal, node.since_ns // _MINUTE_NS, node.registered), []).append(node)
+    for (principal, _, registered), nodes in islice(together.items(), _DRAINED_SHOWN):
+        known = "" if registered else ", not registered now"
+        named = ", ".join(node.node_id for node in nodes[:_DRAINED_NAMED])
+        more = f" and {format_count(len(nodes) - _DRAINED_NAMED, 'more node')}" if len(nodes) > _DRAINED_NAMED else ""
+        since = format_moment(nodes[0].since_ns, now_ns)
+        yield from wrap_text(f"drained: {named}{more} by {principal} since {since}{known}", indent="  ")
+    left = sum(map(len, list(together.values())[_DRAINED_SHOWN:]))
+    if left:
+        yield f"  drained: and {format_count(left, 'more node')}"
 
 
 def _preemption_lines(partition: PartitionStatus, now_ns: int) -> Iterator[str]:

@@ -36,7 +36,7 @@ from kornel.core.config.model import (
 )
 from kornel.core.config.text.fields import Field
 from kornel.core.config.text.problems import ProblemLog
-from kornel.core.config.text.yaml_reader import Document, collections_of, read, shorten_text
+from kornel.core.config.text.yaml_reader import Document, MappingNode, collections_of, read, shorten_text
 from kornel.core.config.tree import build_tree
 from kornel.core.domain.names import LONGEST_MANAGER, length_flaw
 from kornel.core.domain.settings import PlacementRuleConfig
@@ -105,6 +105,9 @@ def interpret_document(
 
 
 def _interpret_root(text: str, top: Field, log: ProblemLog, unavailable_resolvers: Mapping[str, str]) -> Reading:
+    if isinstance(top.node, MappingNode) and (kind := top.entries().get("kind")) and kind.text() == "ConfigMap":
+        kind.error("this is a whole ConfigMap", "only the text in it: what is under data, queues.yaml")
+        log.raise_if_errors()
     declared = read_partitions(top, unavailable_resolvers)
     if not declared and not log.has_errors:
         top.error("no partition is configured", "partitions: a list of at least one partition")

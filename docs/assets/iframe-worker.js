@@ -44,3 +44,15 @@ if (location.protocol === "file:") {
     }
   };
 }
+
+// The search takes a hyphen for "without", and compares beginnings of words: all parts of a hyphenated word are looked for,
+// and any other word without its ending.
+const QUERY = 2;
+const { postMessage } = Worker.prototype;
+const plain = (word) => {
+  const parts = word.split("-").filter(Boolean);
+  return /\w-/.test(word) ? parts.map((part) => `+${part}`).join(" ") : word.replace(/^([a-z]{4,}?)(?:ing|ed|es|e|s)$/i, "$1");
+};
+Worker.prototype.postMessage = function (message) {
+  postMessage.call(this, message?.type === QUERY ? { ...message, data: message.data.split(/\s+/).map(plain).join(" ") } : message);
+};

@@ -121,6 +121,9 @@ def test_no_question_leaves_a_trace(seed: int, kind: str, length: int) -> None:
 @example(seed=1307407328)  # A gang whose attempt is due finds no places in the question.
 @example(seed=10003624)  # Places are sought for a gang that could save below a limit, while a node is supposed lost.
 @example(seed=3368297078)  # Nobody has tried to preempt for a guarantee before the question.
+@example(
+    seed=2638411376
+)  # A claim of an ask that must run there is saved, and lent, once another one has got the room.
 def test_no_question_leaves_a_trace_beside_callbacks_and_drains(seed: int) -> None:
     """The same where the shim is asked about nodes and victims, operators drain nodes, and partitions come and go."""
     source = random.Random(seed)

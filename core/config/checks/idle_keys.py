@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from kornel.core.config.keys.declared import DeclaredPartition, DeclaredQueue
 from kornel.core.config.keys.properties import (
+    PREEMPTION_DELAY,
     PREEMPTION_POLICY,
     PRIORITY_POLICY,
     QUOTA_DELAY,
@@ -24,6 +25,11 @@ def warn_of_idle_keys(partition: DeclaredPartition, root: DeclaredQueue) -> None
         _warn_of_delay(queue, enabled=partition.preemption.quota_enabled)
         _warn_of_terms(queue)
         _warn_of_template(queue)
+        _warn_of_fence(queue)
+        if PREEMPTION_DELAY in queue.properties and not partition.preemption.enabled:
+            queue.property_fields[PREEMPTION_DELAY].warning(
+                "no effect: preemption for guarantees is off in this partition", "preemption: {enabled: true}"
+            )
     _warn_of_root(root)
 
 
@@ -61,6 +67,17 @@ def _warn_of_template(queue: DeclaredQueue) -> None:
     for key in (QUOTA_TIMER, QUOTA_MISS):
         if key in template.properties:
             template.at.warning(f"no effect of {key} in a template: quotas of dynamic queues are not enforced")
+
+
+def _warn_of_fence(queue: DeclaredQueue) -> None:
+    """Warns of a fence that keeps a leaf from what it is owed, where it was probably meant to protect the leaf."""
+    fenced = queue.properties.get(PREEMPTION_POLICY, "").lower() == PreemptionPolicyKind.FENCE.value
+    if fenced and not queue.parent and queue.guaranteed is not None and any(queue.guaranteed.values.values()):
+        queue.property_fields[PREEMPTION_POLICY].warning(
+            f"queue {queue.path} can never take its guarantee back from others: a fence on a leaf keeps its asks from"
+            " preempting outside of it, and protects nobody",
+            "disabled, which protects, or the fence on its parent, which confines",
+        )
 
 
 def _warn_of_root(root: DeclaredQueue) -> None:

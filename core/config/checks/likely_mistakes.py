@@ -3,9 +3,9 @@ types."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Final
 
+from kornel.core.config.checks.resource_rules import amounts_of
 from kornel.core.config.keys.declared import Amounts, DeclaredQueue
 from kornel.core.config.text.yaml_reader import shorten_text
 
@@ -13,18 +13,7 @@ LEAST_MEMORY: Final = 2**24
 """The amount of memory in bytes below which another unit was probably meant, because no task runs with so little."""
 
 _MEMORY: Final = frozenset(
-    {
-        "mem",
-        "ram",
-        "memory-mb",
-        "memory_mb",
-        "memorymb",
-        "memory-gb",
-        "memory_gb",
-        "memory-bytes",
-        "mem-mb",
-        "memory-mib",
-    }
+    ("mem ram memory-mb memory_mb memorymb memory-gb memory_gb memory-bytes mem-mb memory-mib").split()  # noqa: SIM905
 )
 _CORES: Final = frozenset(
     {"cpu", "cpus", "core", "cores", "vcores", "vcpu", "vcpus", "v-cores", "milli-cpu", "millicpu", "milli-vcore"}
@@ -35,7 +24,7 @@ def warn_of_likely_mistakes(root: DeclaredQueue) -> None:
     """Warns of amounts at *root* and below that were probably meant otherwise."""
     warned: set[str] = set()
     for queue in root.walk_queues():
-        for amounts in _amounts_of(queue):
+        for amounts in amounts_of(queue):
             for name in amounts.values:
                 _warn_of_name(queue, amounts, name, warned)
             _warn_of_memory(queue, amounts)
@@ -68,11 +57,3 @@ def _warn_of_memory(queue: DeclaredQueue, amounts: Amounts) -> None:
         amounts.fields["memory"].warning(
             f"queue {queue.path}: memory {amount} is that many bytes; MiB are written {amount}Mi", f"{amount}Mi"
         )
-
-
-def _amounts_of(queue: DeclaredQueue) -> Iterator[Amounts]:
-    template = queue.template
-    found = [queue.guaranteed, queue.max, *(limit.max_resources for limit in queue.limits)]
-    if template is not None:
-        found += [template.guaranteed, template.max]
-    return (amounts for amounts in found if amounts is not None)

@@ -40,7 +40,7 @@ def check_types(partition: DeclaredPartition, root: DeclaredQueue) -> None:
         )
         return
     for queue in root.walk_queues():
-        for amounts in _amounts_of(queue):
+        for amounts in amounts_of(queue):
             new = [name for name in amounts.values if name not in known]
             known.update(new)
             if len(known) > MAX_TYPES:
@@ -52,7 +52,8 @@ def check_types(partition: DeclaredPartition, root: DeclaredQueue) -> None:
                 return
 
 
-def _amounts_of(queue: DeclaredQueue) -> Iterator[Amounts]:
+def amounts_of(queue: DeclaredQueue) -> Iterator[Amounts]:
+    """Yields all amounts that *queue* declares."""
     template = queue.template
     found = [queue.guaranteed, queue.max, *(limit.max_resources for limit in queue.limits)]
     if template is not None:
@@ -94,8 +95,9 @@ def _check_queue(queue: DeclaredQueue, above: Ceilings) -> dict[str, int]:
 def _check_sum(queue: DeclaredQueue, guaranteed: Mapping[str, int], ceilings: Ceilings) -> dict[str, int]:
     needed = dict(guaranteed)
     total: dict[str, int] = {}
-    for child in queue.children:
-        for name, amount in _check_queue(child, ceilings).items():
+    below_it = [_check_queue(child, ceilings) for child in queue.children]
+    for needs in below_it:
+        for name, amount in needs.items():
             total[name] = total.get(name, 0) + amount
     for name, amount in total.items():
         below = f"the queues below {queue.path} have {name} {amount} guaranteed"
@@ -104,6 +106,13 @@ def _check_sum(queue: DeclaredQueue, guaranteed: Mapping[str, int], ceilings: Ce
                 f"{below}, more than its own {guaranteed[name]}", f"at least {amount}, or less below"
             )
             continue
+        if amount < guaranteed.get(name, 0) and all(name in needs for needs in below_it):
+            assert queue.guaranteed is not None, "it guarantees this type"
+            queue.guaranteed.fields[name].warning(
+                f"{below}, and may take no more than that from others; the remaining {guaranteed[name] - amount} that"
+                f" {queue.path} guarantees only come to them where they are free",
+                "a child without a guarantee of this type, or more below",
+            )
         needed.setdefault(name, amount)
         if name in ceilings and amount > ceilings[name][0]:
             most, setter = ceilings[name]

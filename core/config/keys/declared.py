@@ -32,6 +32,12 @@ _QUEUE_KEYS: Final = (
     "name", "parent", "queues", "resources", "maxapplications", "properties", "adminacl", "submitacl",
     "childtemplate", "limits",
 )  # fmt: skip
+_BELOW_QUEUE: Final = {
+    "guaranteed": "resources",
+    "max": "resources",
+    **dict.fromkeys(properties.KEYS, "properties"),
+}
+"""The keys that are often written straight under a queue, each with the key under which it belongs."""
 _PREEMPTION_KEYS: Final = (
     "enabled", "quotapreemptionenabled", "guaranteemode", *SECTIONS, "coexist", "policies", "cycle", "cost",
     "governor", "victim",
@@ -205,7 +211,7 @@ class _Reader:
     def queue(self, at: Field) -> DeclaredQueue:
         if not at.given:
             at.error("an empty entry", "a queue")
-        keys = at.mapping(_QUEUE_KEYS)
+        keys = at.mapping(_QUEUE_KEYS, _BELOW_QUEUE)
         children = [self.child(item) for item in keys["queues"].items()]
         remarks_before = len(self._log.remarks)
         resources = keys["resources"].mapping(("guaranteed", "max", properties.QUOTA_DELAY))

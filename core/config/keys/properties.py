@@ -251,4 +251,6 @@ _READERS: Final[Mapping[str, tuple[Callable[[str], Any], Any]]] = {
 }
 """The reader of each known property, which raises ValueError, and its default."""
 
+KEYS: Final = tuple(_READERS)
+"""The properties that have a meaning."""
 _LEAF_ONLY: Final = frozenset({PREEMPTION_DELAY, BACKOFF, BACKOFF_DELAY, RESERVATION_TIMEOUT, GANG_GATHER, GANG_GRACE})

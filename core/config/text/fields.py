@@ -7,14 +7,17 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Final
 
 from kornel.core.config.text.problems import Problem, ProblemLog, Remark, Severity
 from kornel.core.config.text.yaml_reader import MappingNode, Node, ScalarNode, SequenceNode, shorten_text
 
 UINT64_MAX: Final = 2**64 - 1
+
+NO_PLACES: Final[Mapping[str, str]] = MappingProxyType({})
 
 _TRUE: Final = frozenset({"y", "Y", "yes", "Yes", "YES", "true", "True", "TRUE", "on", "On", "ON"})
 _FALSE: Final = frozenset({"n", "N", "no", "No", "NO", "false", "False", "FALSE", "off", "Off", "OFF"})
@@ -95,14 +98,16 @@ class Field:
         if not self.unreadable:
             self.log.add_remark(Remark(self, message, expected))
 
-    def mapping(self, keys: Iterable[str]) -> dict[str, Field]:
-        """Returns a field for each of *keys*, absent ones included. Other keys in the text are errors."""
+    def mapping(self, keys: Iterable[str], elsewhere: Mapping[str, str] = NO_PLACES) -> dict[str, Field]:
+        """Returns a field for each of *keys*, absent ones included. Other keys in the text are errors; *elsewhere* says
+        of some of them where they belong."""
         known = {key: Field(None, self.row, self.column, self, key) for key in keys}
         for key, found in self.entries().items():
             if key in known:
                 known[key] = found
                 continue
             near = f"{key.lower()!r}" if key.lower() in known else f"one of {', '.join(known)}"
+            near = f"it under {elsewhere[key]}" if key in elsewhere else near
             found.error(f"unknown key {shorten_text(key)}", near)
         return known
 

@@ -183,14 +183,14 @@ class World:
         )
 
     def _known(self, before: _Before) -> Known:
-        after = self._before().holders
+        after = self._before()
         names = {node: frozenset(r.ask.key for r in held) for node, held in before.holders.items()}
         still = {
-            node: {r.ask.key: dict(r.ask.shape.resources) for r in held if r in after.get(node, ())}
+            node: {r.ask.key: dict(r.ask.shape.resources) for r in held if r in after.holders.get(node, ())}
             for node, held in before.holders.items()
         }
 
-        saved = before.saved
+        saved = after.saved | before.saved  # A firm claim may have become a saved one within the call.
 
         def lends(holder: str, name: str) -> bool:
             for state in self.states():
