@@ -13,6 +13,7 @@ import json
 import math
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from types import TracebackType
 from typing import Any, Final, Self, TypeAlias, TypeVar
@@ -602,35 +603,36 @@ class ShimClient:
         while True:
             await self._acknowledging.wait()
             self._acknowledging.clear()
-            try:
-                await self._exchange_counts()
-            except grpc.aio.AioRpcError:
-                await asyncio.sleep(ACKNOWLEDGE_AGAIN_S)  # The streams find out the reason.
+            exchanged = False
+            with suppress(grpc.aio.AioRpcError):  # The streams find out the reason.
+                exchanged = await self._exchange_counts()
+            await asyncio.sleep(ACKNOWLEDGE_PAUSE_S if exchanged else ACKNOWLEDGE_AGAIN_S)
+            if not exchanged:
                 self._acknowledging.set()
-            else:
-                await asyncio.sleep(ACKNOWLEDGE_PAUSE_S)
 
-    async def _exchange_counts(self) -> None:
+    async def _exchange_counts(self) -> bool:
+        """Exchange counts; return whether they were those of one core."""
         progress = self._progress
         nodes = progress[StreamKind.NODE].received
         applications = progress[StreamKind.APPLICATION].received
         allocations = progress[StreamKind.ALLOCATION].received
         epochs = {each.epoch for each in progress.values()}
         if len(epochs) > 1 or "" in epochs:
-            return  # One stream has switched to another core already; the others follow.
+            return False  # One stream has switched to another core already; the others follow.
         stub = manager_pb2_grpc.ManagerServiceStub(self._open_channel())
         received = manager_pb2.StreamCounts(nodes=nodes, applications=applications, allocations=allocations)
         request = manager_pb2.AcknowledgeRequest(rm_id=self.rm_id, epoch=min(epochs), received=received)
         with ending_with_status():
             answer = await stub.Acknowledge(request, metadata=self._metadata, timeout=CALL_TIMEOUT_S)
         if self._progress is not progress or {each.epoch for each in progress.values()} != epochs:
-            return
+            return True
         for kind, was, applied in (
             (StreamKind.NODE, nodes, answer.applied.nodes),
             (StreamKind.APPLICATION, applications, answer.applied.applications),
             (StreamKind.ALLOCATION, allocations, answer.applied.allocations),
         ):
             await progress[kind].note_acknowledged(was, applied)
+        return True
 
     def _make_streams(self) -> tuple[DuplexStream[Any, Any, Any], ...]:
         channel = self._open_channel()

@@ -15,7 +15,7 @@ from typing import Final
 
 _REST = ("--rest-address", "127.0.0.1:0")
 SERVE = ("-P", "-m", "kornel", "serve", "--grpc", "127.0.0.1:0", "--log-format", "json", *_REST)
-READY_S: Final = 30.0
+READY_S: Final = 120.0
 STOP_S: Final = 15.0
 # The file system does not notify readers, so the start may be noticed this much late.
 LOOK_S: Final = 0.05

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 from kornel.cli.text.lines import join_lines
 from kornel.cli.text.quantities import format_quantities, format_quantity
@@ -13,6 +15,8 @@ from kornel.v1 import explain_pb2 as pb
 
 MOST_VICTIMS = 10
 """The most victims named in one line."""
+MOST_SUMS = 10
+"""The most queues, users or applications for which a forecast is summed up."""
 
 
 def render_explanation(found: pb.ExplainResponse, now_ns: int) -> str:
@@ -244,9 +248,14 @@ def _forecast_lines(found: pb.WhatIfResponse, now_ns: int) -> Iterator[str]:
         begin, victims = format_moment(p.not_before_ns, now_ns), _join_keys(p.victims)
         leave = "leaves" if len(p.victims) == 1 else "leave"
         yield from wrap_text(f"{p.key} preempts ({p.kind}) from {begin} on: {victims} {leave} {p.node_id}")
-    for w in found.waiting:
+    for w in found.waiting if len(found.waiting) <= MOST_SUMS else (w for w in found.waiting if not w.already):
         equal = f" and {w.ask_count - 1:,} more like it" if w.ask_count > 1 else ""
         yield from wrap_text(f"{w.key}{equal} would wait: {w.reason}; {w.preemption}")
+    yield from _sum_lines(found)
+    if leaving := _all_victims(found):
+        yield ""
+        rows = ((v.key, v.queue, v.user, str(v.priority), "yes" if v.originator else "", v.node_id) for v in leaving)
+        yield from format_table([("leaves", "queue", "user", "priority", "originator", "node"), *rows])
     if found.placed:
         yield ""
         yield from format_table([("ask", "queue", "node"), *((p.key, p.queue, p.node_id) for p in found.placed)])
@@ -254,19 +263,56 @@ def _forecast_lines(found: pb.WhatIfResponse, now_ns: int) -> Iterator[str]:
         yield from wrap_text(f"note: {note}")
 
 
+def _all_victims(found: pb.WhatIfResponse) -> list[pb.ForecastVictim]:
+    """Returns everybody who would have to leave, the most important first."""
+    victims = {victim.key: victim for preempts in found.preemptions for victim in preempts.victims}
+    victims |= {victim.key: victim for enforced in found.enforcements for victim in enforced.victims}
+    return sorted(victims.values(), key=lambda victim: (not victim.originator, -victim.priority, victim.key))
+
+
+def _sum_lines(found: pb.WhatIfResponse) -> Iterator[str]:
+    """Yields how many asks would be placed and wait, and how many allocations leave, by queue, user and application, if
+    these are several."""
+    counted: list[tuple[str, Any, int]] = [
+        *(("placed", each, 1) for each in found.placed),
+        *(("preempt", each, 1) for each in found.preemptions),
+        *(("wait", each, each.ask_count) for each in found.waiting if not each.already),
+        *(("leave", each, 1) for each in _all_victims(found)),
+    ]
+    for named in ("queue", "user", "application_id"):
+        sums: dict[str, Counter[str]] = {}
+        for column, each, count in counted:
+            sums.setdefault(getattr(each, named), Counter())[column] += count
+        if len(sums) > 1:
+            rows = sorted(sums.items(), key=lambda row: (-row[1].total(), row[0]))
+            columns = ("placed", "preempt", "wait", "leave")
+            yield ""
+            yield from format_table(
+                [
+                    (named.removesuffix("_id"), *columns),
+                    *((name, *(str(row[column]) for column in columns)) for name, row in rows[:MOST_SUMS]),
+                ]
+            )
+            if len(rows) > MOST_SUMS:
+                yield f"and {len(rows) - MOST_SUMS:,} more"
+
+
 def _say_forecast(found: pb.WhatIfResponse) -> str:
     """Returns the answer in one sentence: how many would run, wait, and have to leave."""
     if found.rejected:
         return f"would be rejected: {found.rejected}"
-    waiting = sum(max(1, each.ask_count) for each in found.waiting)
-    victims = {victim.key for preempts in found.preemptions for victim in preempts.victims}
-    victims |= {victim.key for enforced in found.enforcements for victim in enforced.victims}
+    waiting, still = (
+        sum(max(1, each.ask_count) for each in found.waiting if each.already is already) for already in (False, True)
+    )
+    victims = _all_victims(found)
     parts = [f"{format_count(len(found.displaced), 'allocation')} lost, and asked for again"] if found.displaced else []
     parts.append(f"{format_count(len(found.placed), 'ask')} placed at once")
     if found.preemptions:
         parts.append(f"{len(found.preemptions):,} by preemption")
     if waiting:
         parts.append(f"{waiting:,} would wait")
+    if still:
+        parts.append(f"{still:,} would go on waiting")
     if victims:
         parts.append(f"{format_count(len(victims), 'allocation')} would have to leave")
     return ", ".join(parts)

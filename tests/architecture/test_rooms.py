@@ -97,10 +97,10 @@ INSIDE: dict[str, dict[str, set[str]]] = {
         "attempts": {"gangs", "search"},
     },
     "core.service": {
-        "wire": set(),
-        "machine": {"wire"},
+        "machine": set(),
         "metrics": set(),
         "logs": set(),
+        "wire": set(),
         "connections": set(),
         "streams": {"connections", "machine", "metrics", "wire"},
         "calls": {"connections", "machine", "streams", "wire"},

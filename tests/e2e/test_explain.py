@@ -182,3 +182,10 @@ async def test_a_max_that_is_not_enforced_says_which_switch_is_off(core: Core) -
     """A lowered max without a delay of enforcement makes nobody leave, and the answer says for want of what."""
     found = (await kornel(core, "what-if", "quota", "root.v", "max.vcore=4")).output
     assert "nobody would be asked to leave: quotapreemptionenabled is off" in found
+
+
+async def test_a_forecast_names_whom_it_concerns(core: Core) -> None:
+    """Whoever would leave is named with user, priority, and whether it is the first task of its application."""
+    asked = (await kornel(core, "what-if", "ask", "--queue", "root.a", "--vcore", "4", "--priority", "1")).output
+    assert "leaves  queue   user  priority  originator  node" in asked, asked
+    assert "v0      root.v  " in asked

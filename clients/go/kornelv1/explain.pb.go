@@ -1225,8 +1225,14 @@ type ForecastVictim struct {
 	Resources map[string]int64 `protobuf:"bytes,5,rep,name=resources,proto3" json:"resources,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"`
 	// Its priority as the asking queue sees it.
 	AdjustedPriority int64 `protobuf:"varint,6,opt,name=adjusted_priority,json=adjustedPriority,proto3" json:"adjusted_priority,omitempty"`
-	unknownFields    protoimpl.UnknownFields
-	sizeCache        protoimpl.SizeCache
+	// Owner of its application. Set in forecasts only, as are the next two.
+	User string `protobuf:"bytes,7,opt,name=user,proto3" json:"user,omitempty"`
+	// Its own priority.
+	Priority int32 `protobuf:"varint,8,opt,name=priority,proto3" json:"priority,omitempty"`
+	// The first task of its application, such as a driver.
+	Originator    bool `protobuf:"varint,9,opt,name=originator,proto3" json:"originator,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ForecastVictim) Reset() {
@@ -1299,6 +1305,27 @@ func (x *ForecastVictim) GetAdjustedPriority() int64 {
 		return x.AdjustedPriority
 	}
 	return 0
+}
+
+func (x *ForecastVictim) GetUser() string {
+	if x != nil {
+		return x.User
+	}
+	return ""
+}
+
+func (x *ForecastVictim) GetPriority() int32 {
+	if x != nil {
+		return x.Priority
+	}
+	return 0
+}
+
+func (x *ForecastVictim) GetOriginator() bool {
+	if x != nil {
+		return x.Originator
+	}
+	return false
 }
 
 // An allocation that was told to leave.
@@ -2236,7 +2263,9 @@ type ForecastPlacement struct {
 	// Full path of its queue.
 	Queue string `protobuf:"bytes,3,opt,name=queue,proto3" json:"queue,omitempty"`
 	// Where it would run.
-	NodeId        string `protobuf:"bytes,4,opt,name=node_id,json=nodeId,proto3" json:"node_id,omitempty"`
+	NodeId string `protobuf:"bytes,4,opt,name=node_id,json=nodeId,proto3" json:"node_id,omitempty"`
+	// Owner of its application.
+	User          string `protobuf:"bytes,5,opt,name=user,proto3" json:"user,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2299,6 +2328,13 @@ func (x *ForecastPlacement) GetNodeId() string {
 	return ""
 }
 
+func (x *ForecastPlacement) GetUser() string {
+	if x != nil {
+		return x.User
+	}
+	return ""
+}
+
 // An ask and those who would leave for it.
 type ForecastPreemption struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -2315,7 +2351,9 @@ type ForecastPreemption struct {
 	// "guarantee" or "required-node".
 	Kind string `protobuf:"bytes,6,opt,name=kind,proto3" json:"kind,omitempty"`
 	// Who would leave.
-	Victims       []*ForecastVictim `protobuf:"bytes,7,rep,name=victims,proto3" json:"victims,omitempty"`
+	Victims []*ForecastVictim `protobuf:"bytes,7,rep,name=victims,proto3" json:"victims,omitempty"`
+	// Owner of its application.
+	User          string `protobuf:"bytes,8,opt,name=user,proto3" json:"user,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2399,6 +2437,13 @@ func (x *ForecastPreemption) GetVictims() []*ForecastVictim {
 	return nil
 }
 
+func (x *ForecastPreemption) GetUser() string {
+	if x != nil {
+		return x.User
+	}
+	return ""
+}
+
 // Asks without a place.
 type ForecastWait struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -2413,7 +2458,11 @@ type ForecastWait struct {
 	// Why there is no place.
 	Reason string `protobuf:"bytes,5,opt,name=reason,proto3" json:"reason,omitempty"`
 	// Why nobody leaves for them.
-	Preemption    string `protobuf:"bytes,6,opt,name=preemption,proto3" json:"preemption,omitempty"`
+	Preemption string `protobuf:"bytes,6,opt,name=preemption,proto3" json:"preemption,omitempty"`
+	// Owner of their application.
+	User string `protobuf:"bytes,7,opt,name=user,proto3" json:"user,omitempty"`
+	// They wait now, too: of a lost node or other limits this is no consequence.
+	Already       bool `protobuf:"varint,8,opt,name=already,proto3" json:"already,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2488,6 +2537,20 @@ func (x *ForecastWait) GetPreemption() string {
 		return x.Preemption
 	}
 	return ""
+}
+
+func (x *ForecastWait) GetUser() string {
+	if x != nil {
+		return x.User
+	}
+	return ""
+}
+
+func (x *ForecastWait) GetAlready() bool {
+	if x != nil {
+		return x.Already
+	}
+	return false
 }
 
 // A queue above its max.
@@ -2705,14 +2768,19 @@ const file_kornel_v1_explain_proto_rawDesc = "" +
 	"\vqueue_count\x18\x02 \x01(\x03R\n" +
 	"queueCount\x12)\n" +
 	"\x10allocation_count\x18\x03 \x01(\x03R\x0fallocationCount\x12\x18\n" +
-	"\aexample\x18\x04 \x01(\tR\aexample\"\xab\x02\n" +
+	"\aexample\x18\x04 \x01(\tR\aexample\"\xfb\x02\n" +
 	"\x0eForecastVictim\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12%\n" +
 	"\x0eapplication_id\x18\x02 \x01(\tR\rapplicationId\x12\x14\n" +
 	"\x05queue\x18\x03 \x01(\tR\x05queue\x12\x17\n" +
 	"\anode_id\x18\x04 \x01(\tR\x06nodeId\x12F\n" +
 	"\tresources\x18\x05 \x03(\v2(.kornel.v1.ForecastVictim.ResourcesEntryR\tresources\x12+\n" +
-	"\x11adjusted_priority\x18\x06 \x01(\x03R\x10adjustedPriority\x1a<\n" +
+	"\x11adjusted_priority\x18\x06 \x01(\x03R\x10adjustedPriority\x12\x12\n" +
+	"\x04user\x18\a \x01(\tR\x04user\x12\x1a\n" +
+	"\bpriority\x18\b \x01(\x05R\bpriority\x12\x1e\n" +
+	"\n" +
+	"originator\x18\t \x01(\bR\n" +
+	"originator\x1a<\n" +
 	"\x0eResourcesEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\x03R\x05value:\x028\x01\"\xb1\x02\n" +
@@ -2802,12 +2870,13 @@ const file_kornel_v1_explain_proto_rawDesc = "" +
 	"\bposition\x18\x06 \x01(\x03R\bposition\x12\x1a\n" +
 	"\bcomplete\x18\a \x01(\bR\bcomplete\x12\x14\n" +
 	"\x05notes\x18\b \x03(\tR\x05notes\x12\x1a\n" +
-	"\brejected\x18\t \x01(\tR\brejected\"{\n" +
+	"\brejected\x18\t \x01(\tR\brejected\"\x8f\x01\n" +
 	"\x11ForecastPlacement\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12%\n" +
 	"\x0eapplication_id\x18\x02 \x01(\tR\rapplicationId\x12\x14\n" +
 	"\x05queue\x18\x03 \x01(\tR\x05queue\x12\x17\n" +
-	"\anode_id\x18\x04 \x01(\tR\x06nodeId\"\xe9\x01\n" +
+	"\anode_id\x18\x04 \x01(\tR\x06nodeId\x12\x12\n" +
+	"\x04user\x18\x05 \x01(\tR\x04user\"\xfd\x01\n" +
 	"\x12ForecastPreemption\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12%\n" +
 	"\x0eapplication_id\x18\x02 \x01(\tR\rapplicationId\x12\x14\n" +
@@ -2815,7 +2884,8 @@ const file_kornel_v1_explain_proto_rawDesc = "" +
 	"\anode_id\x18\x04 \x01(\tR\x06nodeId\x12\"\n" +
 	"\rnot_before_ns\x18\x05 \x01(\x03R\vnotBeforeNs\x12\x12\n" +
 	"\x04kind\x18\x06 \x01(\tR\x04kind\x123\n" +
-	"\avictims\x18\a \x03(\v2\x19.kornel.v1.ForecastVictimR\avictims\"\xb2\x01\n" +
+	"\avictims\x18\a \x03(\v2\x19.kornel.v1.ForecastVictimR\avictims\x12\x12\n" +
+	"\x04user\x18\b \x01(\tR\x04user\"\xe0\x01\n" +
 	"\fForecastWait\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12%\n" +
 	"\x0eapplication_id\x18\x02 \x01(\tR\rapplicationId\x12\x14\n" +
@@ -2824,7 +2894,9 @@ const file_kornel_v1_explain_proto_rawDesc = "" +
 	"\x06reason\x18\x05 \x01(\tR\x06reason\x12\x1e\n" +
 	"\n" +
 	"preemption\x18\x06 \x01(\tR\n" +
-	"preemption\"\xad\x03\n" +
+	"preemption\x12\x12\n" +
+	"\x04user\x18\a \x01(\tR\x04user\x12\x18\n" +
+	"\aalready\x18\b \x01(\bR\aalready\"\xad\x03\n" +
 	"\x13ForecastEnforcement\x12\x14\n" +
 	"\x05queue\x18\x01 \x01(\tR\x05queue\x12B\n" +
 	"\x06excess\x18\x02 \x03(\v2*.kornel.v1.ForecastEnforcement.ExcessEntryR\x06excess\x12'\n" +

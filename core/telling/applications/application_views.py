@@ -145,15 +145,24 @@ class ApplicationViews:
 
     def all_views(self) -> Iterator[ApplicationView]:
         """Shows all live applications, by ID."""
-        return map(self.view_of, self._by_id())
+        for application_id in sorted(self._live):
+            application = self._live.get(application_id)
+            if application is not None:
+                yield self.view_of(application)
 
     def of_queue(self, path: str) -> Iterator[ApplicationView]:
         """Shows the live applications in the queue at *path*, not below it, by ID."""
-        return map(self.view_of, self._in_queue(path))
+        for application in self._in_queue(path):
+            yield self.view_of(application)
 
     def view_of(self, application: Application) -> ApplicationView:
         """Shows one live application with everything it asks for and holds."""
-        asks = [view for piece in _asks(application) for view in piece] if application.asks else []
+        waiting = application.asks
+        asks = (
+            [ask_view(waiting[key]) for key in sorted(waiting) if waiting[key].place is not AskPlace.REPLACING]
+            if waiting
+            else []
+        )
         reserved = tuple([ask.spec.key for ask in asks if ask.reserved_node])
         return self._make_view(application, tuple(asks), tuple(self._allocations.of_application(application)), reserved)
 
@@ -166,7 +175,8 @@ class ApplicationViews:
 
     def list_summaries(self, after: str) -> Iterator[ApplicationSummary]:
         """Shows summaries of all live applications whose IDs come after *after*, by ID."""
-        return map(self._make_summary, self._by_id(after))
+        for application in self._by_id(after):
+            yield self._make_summary(application)
 
     def finished_views(self, now_ns: int) -> Iterator[ApplicationView]:
         """Shows the applications that have completed, failed or were removed, the oldest first."""
@@ -272,6 +282,23 @@ class ApplicationViews:
                 self._ended = {known: shown for known, shown in self._ended.items() if known in remembered}
             view = self._ended[ended] = _ended_view(ended, self._partition)
         return view
+
+
+def summary_of(view: ApplicationView) -> ApplicationSummary:
+    """Returns the summary of an ended application."""
+    return ApplicationSummary(
+        view.application_id,
+        view.queue,
+        view.user,
+        view.state,
+        view.submitted_ns,
+        view.finished_ns,
+        view.used,
+        view.placeholder,
+        view.pending,
+        len(view.allocations),
+        len(view.asks),
+    )
 
 
 def _ended_view(ended: EndedApplication, partition: str) -> ApplicationView:

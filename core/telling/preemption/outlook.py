@@ -10,7 +10,6 @@ from __future__ import annotations
 from typing import Final
 
 from kornel.core.domain.ask_places import AskPlace
-from kornel.core.domain.effects import VictimRecord
 from kornel.core.domain.reasons import Outcome
 from kornel.core.model.allocations import Allocation
 from kornel.core.model.gang_units import GangUnit
@@ -20,7 +19,7 @@ from kornel.core.preemption import eviction
 from kornel.core.preemption.budgets import is_shadowed
 from kornel.core.preemption.foresight import Circumstances, PreemptionOutlook, PreemptionVerdict
 from kornel.core.preemption.kind import Kind
-from kornel.core.preemption.plan import PreemptionPlan, Refusal
+from kornel.core.preemption.plan import Refusal
 from kornel.core.preemption.registry import KINDS
 from kornel.core.state.partition_state import PartitionState
 from kornel.core.state.records.victim_index import RankedLeaf, VictimIndex
@@ -149,8 +148,3 @@ def _only_watched(state: PartitionState, kind: Kind, found: PreemptionOutlook) -
         detail=f"preemption.governor.shadow lists {kind.name}, so it is decided and recorded, but not carried out",
         not_before_ns=None,
     )
-
-
-def victim_records(plan: PreemptionPlan) -> tuple[VictimRecord, ...]:
-    """Returns the records of the victims of *plan*."""
-    return eviction.victim_records(plan)

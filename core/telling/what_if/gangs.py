@@ -15,8 +15,8 @@ from kornel.core.model.queues import Queue
 from kornel.core.preemption.plan import GangPlan, Refusal
 from kornel.core.state.partition_state import PartitionState
 from kornel.core.telling.allocations.blockers import find_gang_lack
-from kornel.core.telling.preemption.outlook import victim_records
 from kornel.core.telling.what_if.sandbox import Sandbox, find_moment, find_unit_plan
+from kornel.core.telling.what_if.supposed_asks import name_leavers
 from kornel.core.telling.what_if.supposition import Forecast, Placed, Preempts, Waits
 from kornel.shared.readable_amounts import format_count
 
@@ -33,7 +33,7 @@ def forecast_gang(sandbox: Sandbox, members: Sequence[Allocation]) -> Forecast:
     chosen = sandbox.find_places(application, members)
     if isinstance(chosen, Places):
         placed = tuple(
-            Placed(ask.spec.key, application.application_id, application.queue.path, node.node_id)
+            Placed(ask.spec.key, application.application_id, application.queue.path, node.node_id, application.user)
             for ask, node in chosen.nodes
         )
         notes += _name_domains(state, first, [node for _, node in chosen.nodes])
@@ -49,7 +49,7 @@ def forecast_gang(sandbox: Sandbox, members: Sequence[Allocation]) -> Forecast:
             notes.append("not every way to pack the members was tried")
         if found.cut_short:
             notes.append("not all ways to make room were tried")
-        waits = (Waits(*names, len(members), reason, why),)
+        waits = (Waits(*names, len(members), reason, why, application.user),)
         return Forecast(waits=waits, complete=packed and not found.cut_short, notes=tuple(notes))
     if found.cut_short:
         notes.append("not all ways were tried: milder victims may be enough")
@@ -57,7 +57,7 @@ def forecast_gang(sandbox: Sandbox, members: Sequence[Allocation]) -> Forecast:
     preempts = tuple(
         Preempts(
             place.ask.spec.key, application.application_id, queue, place.node.node_id, due_ns, found.kind,
-            victim_records(place),
+            name_leavers(place.victims, place.adjusted), application.user,
         )
         for place in found.places
     )  # fmt: skip

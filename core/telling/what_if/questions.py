@@ -11,7 +11,6 @@ from collections import deque
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Final
 
-from kornel.core.domain.effects import VictimRecord
 from kornel.core.domain.reasons import Outcome, Unschedulable
 from kornel.core.domain.resources import NOTHING
 from kornel.core.engine.scheduling.reserving import Turns
@@ -22,22 +21,24 @@ from kornel.core.model.queues import Queue
 from kornel.core.model.shapes import Shape
 from kornel.core.policies.ask_order import line_up
 from kornel.core.policies.claim_order import line_key
-from kornel.core.preemption import budgets, eviction
+from kornel.core.preemption import budgets
 from kornel.core.preemption.plan import PreemptionPlan
 from kornel.core.preemption.quota import planner as quota
 from kornel.core.preemption.quota.shares import find_excess as above_max
 from kornel.core.state.partition_state import PartitionState
 from kornel.core.state.waiting.rooms import UNSERVED
 from kornel.core.telling.allocations.ask_report import find_position
-from kornel.core.telling.preemption.outlook import ReadingIndex, victim_records
+from kornel.core.telling.preemption.outlook import ReadingIndex
 from kornel.core.telling.queues.above_max import switched_off_by
 from kornel.core.telling.what_if.gangs import forecast_gang
 from kornel.core.telling.what_if.quota_rules import SupposedLimits
 from kornel.core.telling.what_if.sandbox import ENOUGH_LEAVES, MOST_SEARCHES, Sandbox
 from kornel.core.telling.what_if.supposed_asks import (
+    LATE,
     ask_again,
     find_applicant,
     name_leaf,
+    name_leavers,
     refuse_question,
     refuse_tags,
     shape_of,
@@ -204,7 +205,7 @@ def _forecast_equals(sandbox: Sandbox, asks: list[Allocation]) -> Forecast:
         if isinstance(found, NotPlaced):
             return _forecast_victims(sandbox, placed, [(asks[at:], found)], [])
         sandbox.bind(ask, found)
-        placed.append(Placed(*_identify_ask(ask), found.node_id))
+        placed.append(Placed(*_identify_ask(ask), found.node_id, ask.application.user))
     return _forecast_victims(sandbox, placed, [], [])
 
 
@@ -212,7 +213,7 @@ def _forecast_everybody(sandbox: Sandbox) -> Forecast:
     """Forecasts places for all asks that find one, in turn, then victims for those that may preempt."""
     placed: list[Placed] = []
     for ask, node in sandbox.place_everybody():
-        placed.append(Placed(*_identify_ask(ask), node.node_id))
+        placed.append(Placed(*_identify_ask(ask), node.node_id, ask.application.user))
         if len(placed) == MOST_DECISIONS:
             return _forecast_victims(sandbox, placed, [], [_CUT_SHORT])
     return _forecast_victims(sandbox, placed, _find_unplaced(sandbox, _waiting_asks(sandbox.state)), [])
@@ -287,20 +288,21 @@ class _Seekers:
             if not why:
                 result, due_ns = sandbox.attempt_preemption(ask, sandbox.due_ns(ask))
                 if isinstance(result, PreemptionPlan):
-                    return Preempts(
-                        *_identify_ask(ask), result.node.node_id, due_ns, result.kind, victim_records(result)
-                    )
+                    leave = name_leavers(result.victims, result.adjusted)
+                    user = ask.application.user
+                    return Preempts(*_identify_ask(ask), result.node.node_id, due_ns, result.kind, leave, user)
                 why = f"{result.outcome}: {result.detail}" if result.detail else str(result.outcome)
                 if result.outcome is not Outcome.ASK_MAY_NOT_PREEMPT and result is not ENOUGH_LEAVES:
                     self._for_all = why
-            self._note_waiting(ask, why)
+            self._note_waiting(ask, why, already=sandbox.everybody and ask.arrival < LATE)
         return None
 
-    def _note_waiting(self, ask: Allocation, why: str) -> None:
-        if self.waits and self.waits[-1].preemption == why:
+    def _note_waiting(self, ask: Allocation, why: str, *, already: bool) -> None:
+        if self.waits and (self.waits[-1].preemption, self.waits[-1].already) == (why, already):
             self.waits[-1] = self.waits[-1]._replace(asks=self.waits[-1].asks + 1)
         else:
-            self.waits.append(Waits(*_identify_ask(ask), 1, _name_reason(self._reason), why))
+            reason, user = _name_reason(self._reason), ask.application.user
+            self.waits.append(Waits(*_identify_ask(ask), 1, reason, why, user, already))
 
 
 def _holders_apart(equals: list[Allocation]) -> Iterator[list[Allocation]]:
@@ -357,9 +359,7 @@ def _foretell_enforcement(sandbox: Sandbox, queue: Queue) -> tuple[Enforced, ...
     if _held_below(queue) > MOST_ENFORCED:
         return (Enforced(queue.path, named(excess), due_ns, (), named(above_max(queue, queue.max))),)
     plan = quota.plan_enforcement(queue, queue.properties.quota_preemption_miss)
-    victims: tuple[VictimRecord, ...] = tuple(
-        eviction.victim_record(victim, victim.priority) for victim in plan.victims
-    )
+    victims = name_leavers(plan.victims)
     return (Enforced(queue.path, named(excess), due_ns, victims, named(dict(plan.unmet))),)
 
 

@@ -101,7 +101,7 @@ class Sandbox:
         self._groups: dict[Application, frozenset[AskGroup]] = {}
         """The groups of asks that each kept application, including supposed ones, had at first."""
         self.shim_has_a_say = state.callbacks.predicates or state.callbacks.preemption_predicates
-        self._everybody = everybody
+        self.everybody = everybody
         self._begin_cycle()
         if everybody:
             self._keep_waiting()
@@ -216,7 +216,7 @@ class Sandbox:
         for waiting in gate.held_back.values():
             for application in waiting:
                 self._keep_groups(application)
-        if not self._everybody:
+        if not self.everybody:
             gate.parked.clear()
 
     def _keep_node(self, node: Node) -> None:

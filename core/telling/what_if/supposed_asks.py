@@ -3,6 +3,8 @@ known to them."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from kornel.core.domain.commands import AllocationSpec, ApplicationSpec, CommandRefused, Fault
 from kornel.core.domain.devices import GIVEN_TAG, read_wants
 from kornel.core.domain.gangs import HARD
@@ -20,10 +22,11 @@ from kornel.core.policies.owners import NOBODY, groups_of
 from kornel.core.policies.placement.applicant import applicant_of
 from kornel.core.policies.placement.decide import Placed
 from kornel.core.policies.user_limits import binding_limits, choose_group
+from kornel.core.preemption import eviction
 from kornel.core.state.partition_state import PartitionState
 from kornel.core.state.waiting.rooms import UNSERVED
 from kornel.core.telling.what_if.sandbox import Sandbox
-from kornel.core.telling.what_if.supposition import SupposeAsk
+from kornel.core.telling.what_if.supposition import Leaver, SupposeAsk
 
 NAME = "what-if"
 LATE = 1 << 62
@@ -141,6 +144,16 @@ def supposed_asks(
         )
         for number in range(count)
     ]
+
+
+def name_leavers(victims: Sequence[Allocation], adjusted: Sequence[int] = ()) -> tuple[Leaver, ...]:
+    """Returns *victims* with their users and priorities. *adjusted*: their priorities for the queue that preempts;
+    none: their own."""
+    records = map(eviction.victim_record, victims, adjusted or [victim.priority for victim in victims])
+    return tuple(
+        Leaver(*record, victim.application.user, victim.spec.priority, victim.spec.originator)
+        for victim, record in zip(victims, records, strict=True)
+    )
 
 
 def ask_again(lost: Allocation, number: int, now_ns: int) -> Allocation:

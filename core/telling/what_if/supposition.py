@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from kornel.core.domain.effects import VictimRecord
 from kornel.core.domain.resources import Resources
 
 
@@ -60,6 +59,21 @@ class SupposePriority(NamedTuple):
 Supposition = SupposeAsk | SupposeNodeLost | SupposeQuota | SupposePriority
 
 
+class Leaver(NamedTuple):
+    """An allocation that would have to leave, with whom it concerns; the adjusted priority is the one that counts for
+    the preempting queue."""
+
+    key: str
+    application_id: str
+    queue: str
+    node_id: str
+    resources: Resources
+    adjusted_priority: int
+    user: str
+    priority: int
+    originator: bool
+
+
 class Placed(NamedTuple):
     """An ask that would be placed on ``node_id`` at once. Keys of supposed asks are ``what-if-1`` and so on."""
 
@@ -67,6 +81,7 @@ class Placed(NamedTuple):
     application_id: str
     queue: str
     node_id: str
+    user: str = ""
 
 
 class Preempts(NamedTuple):
@@ -79,7 +94,8 @@ class Preempts(NamedTuple):
     node_id: str
     not_before_ns: int
     kind: str
-    victims: tuple[VictimRecord, ...]
+    victims: tuple[Leaver, ...]
+    user: str = ""
 
 
 class Waits(NamedTuple):
@@ -87,6 +103,7 @@ class Waits(NamedTuple):
 
     reason      why no room was found (:class:`kornel.core.domain.reasons.Unschedulable`)
     preemption  why preemption would release nothing for them
+    already     they wait now, too
     """
 
     key: str
@@ -95,6 +112,8 @@ class Waits(NamedTuple):
     asks: int
     reason: str
     preemption: str
+    user: str = ""
+    already: bool = False
 
 
 class Enforced(NamedTuple):
@@ -106,7 +125,7 @@ class Enforced(NamedTuple):
     queue: str
     excess: Resources
     not_before_ns: int | None
-    victims: tuple[VictimRecord, ...]
+    victims: tuple[Leaver, ...]
     unmet: Resources
     reason: str = ""
 

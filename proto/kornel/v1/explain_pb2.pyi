@@ -706,6 +706,9 @@ class ForecastVictim(_message.Message):
     NODE_ID_FIELD_NUMBER: _builtins.int
     RESOURCES_FIELD_NUMBER: _builtins.int
     ADJUSTED_PRIORITY_FIELD_NUMBER: _builtins.int
+    USER_FIELD_NUMBER: _builtins.int
+    PRIORITY_FIELD_NUMBER: _builtins.int
+    ORIGINATOR_FIELD_NUMBER: _builtins.int
     key: _builtins.str
     """Its key."""
     application_id: _builtins.str
@@ -716,6 +719,12 @@ class ForecastVictim(_message.Message):
     """Node it runs on."""
     adjusted_priority: _builtins.int
     """Its priority as the asking queue sees it."""
+    user: _builtins.str
+    """Owner of its application. Set in forecasts only, as are the next two."""
+    priority: _builtins.int
+    """Its own priority."""
+    originator: _builtins.bool
+    """The first task of its application, such as a driver."""
     @_builtins.property
     def resources(self) -> _containers.ScalarMap[_builtins.str, _builtins.int]:
         """What it holds."""
@@ -729,10 +738,13 @@ class ForecastVictim(_message.Message):
         node_id: _builtins.str = ...,
         resources: _abc.Mapping[_builtins.str, _builtins.int] | None = ...,
         adjusted_priority: _builtins.int = ...,
+        user: _builtins.str = ...,
+        priority: _builtins.int = ...,
+        originator: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["adjusted_priority", b"adjusted_priority", "application_id", b"application_id", "key", b"key", "node_id", b"node_id", "queue", b"queue", "resources", b"resources"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["adjusted_priority", b"adjusted_priority", "application_id", b"application_id", "key", b"key", "node_id", b"node_id", "originator", b"originator", "priority", b"priority", "queue", b"queue", "resources", b"resources", "user", b"user"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1302,6 +1314,7 @@ class ForecastPlacement(_message.Message):
     APPLICATION_ID_FIELD_NUMBER: _builtins.int
     QUEUE_FIELD_NUMBER: _builtins.int
     NODE_ID_FIELD_NUMBER: _builtins.int
+    USER_FIELD_NUMBER: _builtins.int
     key: _builtins.str
     """Key of the ask."""
     application_id: _builtins.str
@@ -1310,6 +1323,8 @@ class ForecastPlacement(_message.Message):
     """Full path of its queue."""
     node_id: _builtins.str
     """Where it would run."""
+    user: _builtins.str
+    """Owner of its application."""
     def __init__(
         self,
         *,
@@ -1317,10 +1332,11 @@ class ForecastPlacement(_message.Message):
         application_id: _builtins.str = ...,
         queue: _builtins.str = ...,
         node_id: _builtins.str = ...,
+        user: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["application_id", b"application_id", "key", b"key", "node_id", b"node_id", "queue", b"queue"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["application_id", b"application_id", "key", b"key", "node_id", b"node_id", "queue", b"queue", "user", b"user"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1339,6 +1355,7 @@ class ForecastPreemption(_message.Message):
     NOT_BEFORE_NS_FIELD_NUMBER: _builtins.int
     KIND_FIELD_NUMBER: _builtins.int
     VICTIMS_FIELD_NUMBER: _builtins.int
+    USER_FIELD_NUMBER: _builtins.int
     key: _builtins.str
     """Key of the ask."""
     application_id: _builtins.str
@@ -1351,6 +1368,8 @@ class ForecastPreemption(_message.Message):
     """When, at the earliest."""
     kind: _builtins.str
     """"guarantee" or "required-node"."""
+    user: _builtins.str
+    """Owner of its application."""
     @_builtins.property
     def victims(self) -> _containers.RepeatedCompositeFieldContainer[Global___ForecastVictim]:
         """Who would leave."""
@@ -1365,10 +1384,11 @@ class ForecastPreemption(_message.Message):
         not_before_ns: _builtins.int = ...,
         kind: _builtins.str = ...,
         victims: _abc.Iterable[Global___ForecastVictim] | None = ...,
+        user: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["application_id", b"application_id", "key", b"key", "kind", b"kind", "node_id", b"node_id", "not_before_ns", b"not_before_ns", "queue", b"queue", "victims", b"victims"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["application_id", b"application_id", "key", b"key", "kind", b"kind", "node_id", b"node_id", "not_before_ns", b"not_before_ns", "queue", b"queue", "user", b"user", "victims", b"victims"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1386,6 +1406,8 @@ class ForecastWait(_message.Message):
     ASK_COUNT_FIELD_NUMBER: _builtins.int
     REASON_FIELD_NUMBER: _builtins.int
     PREEMPTION_FIELD_NUMBER: _builtins.int
+    USER_FIELD_NUMBER: _builtins.int
+    ALREADY_FIELD_NUMBER: _builtins.int
     key: _builtins.str
     """Key of the first."""
     application_id: _builtins.str
@@ -1398,6 +1420,10 @@ class ForecastWait(_message.Message):
     """Why there is no place."""
     preemption: _builtins.str
     """Why nobody leaves for them."""
+    user: _builtins.str
+    """Owner of their application."""
+    already: _builtins.bool
+    """They wait now, too: of a lost node or other limits this is no consequence."""
     def __init__(
         self,
         *,
@@ -1407,10 +1433,12 @@ class ForecastWait(_message.Message):
         ask_count: _builtins.int = ...,
         reason: _builtins.str = ...,
         preemption: _builtins.str = ...,
+        user: _builtins.str = ...,
+        already: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["application_id", b"application_id", "ask_count", b"ask_count", "key", b"key", "preemption", b"preemption", "queue", b"queue", "reason", b"reason"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["already", b"already", "application_id", b"application_id", "ask_count", b"ask_count", "key", b"key", "preemption", b"preemption", "queue", b"queue", "reason", b"reason", "user", b"user"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -15,3 +15,30 @@ def test_a_member_that_needs_no_victims_finds_room() -> None:
     lines = render_forecast(pb.WhatIfResponse(preemptions=[first, second], complete=True), 0).splitlines()
     assert "what-if-1 finds room on n1" in lines
     assert any(line.startswith("what-if-2 preempts (guarantee)") and line.endswith("v1 leaves n2") for line in lines)
+
+
+def test_what_waits_anyway_is_only_counted() -> None:
+    """Of 601 lines of a change of limits, 598 were asks that waited before; sums by queue, user and application come
+    first, then the victims, the most important in front."""
+    anyway = [
+        pb.ForecastWait(key=f"w{at}", application_id=f"a{at}", queue="root.a", ask_count=2, already=True)
+        for at in range(300)
+    ]
+    waits = pb.ForecastWait(key="new", application_id="b", queue="root.b", user="bob", ask_count=3, reason="room")
+    victims = [
+        pb.ForecastVictim(key="v1", application_id="x", queue="root.x", user="ann", priority=7),
+        pb.ForecastVictim(key="v2", application_id="x", queue="root.x", user="ann", originator=True),
+    ]
+    preempts = pb.ForecastPreemption(key="p", application_id="b", queue="root.b", user="bob", victims=victims)
+    answer = pb.WhatIfResponse(preemptions=[preempts], waiting=[*anyway, waits], complete=True)
+    lines = render_forecast(answer, 0).splitlines()
+    assert lines[0].endswith("3 would wait, 600 would go on waiting, 2 allocations would have to leave")
+    assert len(lines) < 30
+    for line in (
+        "root.b  0       1        3     0",
+        "ann   0       0        0     2",
+        "x            0       0        0     2",
+    ):
+        assert any(each.strip() == line for each in lines), (line, lines)
+    leaving = [line.split()[0] for line in lines if "root.x" in line and "ann" in line]
+    assert leaving == ["v2", "v1"]

@@ -111,5 +111,5 @@ def test_who_waits_below_a_limit_saves_there_what_a_lost_node_leaves() -> None:
     assert node is not state.requests["other"].node
     forecast = read(engine, PARTITION, 10 * SECOND).suppose(SupposeNodeLost(node.node_id))
     assert not forecast.placed
-    assert [wait.key for wait in forecast.waits] == ["large", "small"]
+    assert [(wait.key, wait.already) for wait in forecast.waits] == [("large", True), ("small", False)]
     assert not state.reserving.at_limits

@@ -8,8 +8,7 @@ from typing import Final
 import orjson
 
 from kornel.core.domain.application_states import AppState, StateEntry
-from kornel.core.model.not_placed import Failure
-from kornel.core.telling.allocations.allocation_views import AllocationView, AskView
+from kornel.core.telling.allocations.allocation_views import AllocationView, AskView, LogEntry
 from kornel.core.telling.applications.application_views import (
     ApplicationParts,
     ApplicationView,
@@ -66,7 +65,7 @@ ASK: Final = Document(
             listed(
                 Document(
                     "",
-                    Failure,
+                    LogEntry,
                     {
                         "message": always(TEXT, "message"),
                         "lastOccurrence": always(TIME_NS, "last_ns"),

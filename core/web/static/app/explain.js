@@ -35,6 +35,7 @@ export function section(title, ...children) {
 /** Shows victims as a table, with the user and whether the victim has left where the stored history says so. */
 export function victimTable(victims) {
   const past = victims.some((victim) => victim.leftTime !== undefined);
+  const supposed = victims.some((victim) => victim.originator !== undefined);
   const rows = victims.slice(0, VICTIMS_SHOWN).map((victim) =>
     el(
       "tr",
@@ -43,14 +44,15 @@ export function victimTable(victims) {
       el("td", {}, link("queue", victim.queueName)),
       el("td", {}, link("node", victim.nodeID)),
       el("td", { class: "number", text: amounts(victim.resource) }),
-      past && el("td", {}, victim.user ? link("user", victim.user) : "–"),
+      (past || supposed) && el("td", {}, victim.user ? link("user", victim.user) : "–"),
+      supposed && el("td", { text: `${count(victim.priority)}${victim.originator ? ", originator" : ""}` }),
       past && el("td", { text: victim.leftTime ? shortMoment(victim.leftTime) : "not known", title: victim.leftTime ? moment(victim.leftTime) : null }),
     ),
   );
   const table = el(
     "table",
     {},
-    el("thead", {}, el("tr", {}, ...["Allocation", "Queue", "Node"].map((text) => el("th", { text })), el("th", { class: "number", text: "Holds" }), past && el("th", { text: "User" }), past && el("th", { text: "Left" }))),
+    el("thead", {}, el("tr", {}, ...["Allocation", "Queue", "Node"].map((text) => el("th", { text })), el("th", { class: "number", text: "Holds" }), (past || supposed) && el("th", { text: "User" }), supposed && el("th", { text: "Priority" }), past && el("th", { text: "Left" }))),
     el("tbody", {}, ...rows),
   );
   const more = victims.length - rows.length;

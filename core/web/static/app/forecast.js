@@ -12,7 +12,10 @@ const MOST_NAMED = 20;
 
 const SHOWN = 50;
 
-const victimsOf = (found) => found.victims.map((one) => ({ allocationKey: one.key, queueName: one.queue, nodeID: one.nodeId, resource: one.resources }));
+/** The most kinds of waiting asks among which those that wait anyway are shown. */
+const MOST_WAITING = 10;
+
+const victimsOf = (found) => found.victims.map((one) => ({ allocationKey: one.key, queueName: one.queue, nodeID: one.nodeId, resource: one.resources, user: one.user, priority: one.priority, originator: one.originator }));
 
 /** Shows a table of the first rows, and how many more there are. */
 function shortTable(heads, rows, numbers = []) {
@@ -27,11 +30,15 @@ function shortTable(heads, rows, numbers = []) {
 export function forecastReport(found) {
   if (found.rejected) return [el("p", { class: "verdict bad", text: `It would be rejected: ${found.rejected}` })];
   const victims = [...found.preemptions, ...found.enforcements].reduce((sum, one) => sum + one.victims.length, 0);
-  const waiting = found.waiting.reduce((sum, one) => sum + one.askCount, 0);
+  const waits = found.waiting.filter((one) => !one.already);
+  const [waiting, all] = [waits, found.waiting].map((ones) => ones.reduce((sum, one) => sum + one.askCount, 0));
+  const still = all - waiting;
+  const listed = found.waiting.length > MOST_WAITING ? waits : found.waiting;
   const verdict = [
     found.placed.length ? `${counted(found.placed.length, "ask")} would be placed at once` : "nothing would be placed at once",
     victims ? `${counted(victims, "allocation")} would have to leave` : "no allocation would have to leave",
     waiting ? `${counted(waiting, "ask")} would wait` : "",
+    still ? `${counted(still, "ask")} more would go on waiting` : "",
   ].filter(Boolean);
   const sentence = verdict.join(", ");
   return [
@@ -65,7 +72,7 @@ export function forecastReport(found) {
         ),
       ),
     found.placed.length > 0 && section("Would be placed", shortTable(["Ask", "Application", "Queue", "Node"], found.placed.map((one) => [named(one.key), named(one.applicationId, "application"), link("queue", one.queue), link("node", one.nodeId)]))),
-    found.waiting.length > 0 && section("Would wait", shortTable(["Ask", "Queue", "Asks", "Because", "Preemption"], found.waiting.map((one) => [named(one.key), link("queue", one.queue), count(one.askCount), wordFirst("waiting", one.reason), wordFirst("outcome", one.preemption)]), [2])),
+    listed.length > 0 && section("Would wait", shortTable(["Ask", "Queue", "Asks", "Because", "Preemption"], listed.map((one) => [named(one.key), link("queue", one.queue), count(one.askCount), wordFirst("waiting", one.reason), wordFirst("outcome", one.preemption)]), [2])),
   ].filter(Boolean);
 }
 
