@@ -119,6 +119,7 @@ class ApplicationSummary(NamedTuple):
     pending: Resources
     allocations: int
     asks: int
+    oldest_ask_ns: int
 
 
 _PIECE: Final = 256
@@ -272,6 +273,7 @@ class ApplicationViews:
             resources(_pending_amounts(application)),
             len(application.allocations),
             len(application.asks),
+            min((ask.created_ns for ask in application.asks.values()), default=0),
         )
 
     def _ended_view(self, ended: EndedApplication) -> ApplicationView:
@@ -298,6 +300,7 @@ def summary_of(view: ApplicationView) -> ApplicationSummary:
         view.pending,
         len(view.allocations),
         len(view.asks),
+        0,
     )
 
 

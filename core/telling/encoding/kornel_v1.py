@@ -106,7 +106,11 @@ encode_application_summary: Final = ENCODERS.add(
 ENCODERS.add(
     ApplicationView,
     read_pb2.ApplicationSummary,
-    {"allocation_count": made(len, "allocations"), "ask_count": made(len, "asks")},
+    {
+        "allocation_count": made(len, "allocations"),
+        "ask_count": made(len, "asks"),
+        "oldest_ask_ns": made(lambda asks: min((ask.created_ns for ask in asks), default=0), "asks"),
+    },
     left_out=(
         "partition", "groups", "max_used", "started_ns", "rejected", "states", "placeholders", "reservations",
         "priority", "spent", "backoff_until_ns", "tags", "shortfalls",
