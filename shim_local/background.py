@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import time
@@ -25,6 +26,19 @@ LOG: Final = "server.log"
 
 class NotStarted(Exception):
     """The server did not come up; the message says why."""
+
+
+def check_folder(folder: Path) -> None:
+    """Raises NotStarted if *folder*, the state directory, is there and not private: it holds tokens, and programs that
+    this user runs."""
+    try:
+        found = folder.stat()
+    except OSError:
+        return
+    if found.st_uid != os.geteuid():
+        raise NotStarted(f"{folder} belongs to another user")
+    if found.st_mode & 0o022:
+        raise NotStarted(f"{folder} can be written by other users; take that away with chmod go-w")
 
 
 def start_server(folder: Path, arguments: Sequence[str]) -> list[str]:

@@ -21,7 +21,16 @@ from kornel.shared.visible import write_visibly
 from kornel.shim_client.command_line import Ca, Cert, Key, ServerName, TokenFile, Version, credentials_of
 from kornel.shim_client.visible_commands import VisibleCommands
 from kornel.shim_local.amounts import BadAmount, parse_bytes, parse_cores, parse_duration
-from kornel.shim_local.background import LOG, SOCKET, NotStarted, describe_server, read_state, start_server, wait_until
+from kornel.shim_local.background import (
+    LOG,
+    SOCKET,
+    NotStarted,
+    check_folder,
+    describe_server,
+    read_state,
+    start_server,
+    wait_until,
+)
 from kornel.shim_local.client import NoServer, RequestRefused, ServerConnection
 from kornel.shim_local.following import follow_array, follow_log
 from kornel.shim_local.jobs.spec import DEFAULT_GRACE_S, DEFAULT_KILL_S, DEFAULT_LOG_BYTES, BadSpec
@@ -123,6 +132,7 @@ def start_up(
             gpu if gpu >= 0 else None,
         )
         keep_s = parse_duration(keep)
+        check_folder(folder)
     if join and listen:
         raise _make_exit("give either --join or --listen: a machine that joins is no server")
     credentials = credentials_of(ca, cert, key, token_file, server_name) if core else None

@@ -29,6 +29,9 @@ _DRIVERS: Final = MappingProxyType(
 )
 _EXTRAS: Final = MappingProxyType({"postgresql+psycopg": "postgres"})
 """The extras of this distribution that install the drivers; a driver that is missing here comes with Python."""
+_SHOWN: Final = frozenset(("host", "port", "hostaddr", "dbname", "user", "sslmode", "target_session_attrs"))
+"""The settings in the query of a URL whose values are shown: no other one is, because it may be or hold a secret."""
+_ASSIGNMENT: Final = re.compile(r"(?:^|\s)(?:host|user|password|dbname|service|passfile)\s*=", re.IGNORECASE)
 _AGE: Final = re.compile(r"([0-9]{1,9})(s|m|h|d)", re.ASCII)
 _ROWS: Final = re.compile(r"[0-9]{1,15}", re.ASCII)
 _UNITS: Final = MappingProxyType({"s": 1, "m": 60, "h": 3_600, "d": DAY_S})
@@ -92,7 +95,7 @@ class HistorySettings:
     @property
     def shown(self) -> str:
         """Returns the address of the history, without a password."""
-        return self.url.render_as_string(hide_password=True)
+        return show_database_url(self.url)
 
 
 def history_settings(
@@ -168,12 +171,20 @@ def _parse_rows(entry: str, text: str) -> int:
     return int(text)
 
 
+def show_database_url(url: URL) -> str:
+    """Returns *url* without the password, and without any value of its query that could contain one."""
+    query = {name: value if name in _SHOWN else "***" for name, value in url.query.items()}
+    return url.set(query=query).render_as_string(hide_password=True)
+
+
 def parse_database_url(where: str, what: str = "history") -> URL:
     """Returns the database that *where*, a file or a URL, names for *what*. Raises :class:`HistorySettingsError`."""
     from sqlalchemy.engine import URL, make_url  # noqa: PLC0415 - a core without a database need not import it
     from sqlalchemy.exc import ArgumentError  # noqa: PLC0415
 
     if "://" not in where:
+        if _ASSIGNMENT.search(where):
+            raise HistorySettingsError(f"the {what} needs a path or a URL, not settings with names, like password=...")
         if not where or where.endswith("/"):
             raise HistorySettingsError(f"{where!r} names no file for the {what}")
         return URL.create("sqlite+pysqlite", database=str(Path(where).absolute()))
@@ -182,6 +193,8 @@ def parse_database_url(where: str, what: str = "history") -> URL:
     except (ArgumentError, ValueError):
         # The message of the error would contain the text, and with it a password.
         raise HistorySettingsError(f"the URL of the {what} database cannot be read") from None
+    if "@" in (url.host or ""):
+        raise HistorySettingsError(f"the URL of the {what} database has several @; write one in a password as %40")
     known = _DRIVERS.get(url.drivername, url.drivername)
     if known not in _DRIVERS.values():
         raise HistorySettingsError(

@@ -195,7 +195,8 @@ class SpoolReader:
         self._directory = directory
         self._sealed_before = sealed_before
         self._highest = sealed_before + _REACH
-        self._lock = (directory / "reader.lock").open("wb")
+        held = os.open(directory / "reader.lock", os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        self._lock = os.fdopen(held, "wb")
         _lock_file(self._lock, wait=True)
         self.place = Place(min(self._list_sizes(), default=sealed_before), 0)
         """The position before which everything is stored elsewhere."""

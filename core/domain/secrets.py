@@ -30,6 +30,7 @@ _SECRET_VALUE: Final = re.compile(
     r"krn_[A-Za-z0-9_-]{43}"
     r"|(?<=bearer )[^\s\"']+"
     r"|(?<=://)[^/\s\"<>]+(?=@)"
+    r"|(?<=://)[^/\s\"<>:@]{0,128}:(?![0-9]{1,5}/)[^\s\"<>]{0,256}(?=@)"
     r"|-----BEGIN [A-Z ]*PRIVATE KEY(?: BLOCK)?-----.*?(?:-----END [A-Z ]*PRIVATE KEY(?: BLOCK)?-----|\Z)",
     re.IGNORECASE | re.DOTALL,
 )

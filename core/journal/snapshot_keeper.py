@@ -58,6 +58,7 @@ class SnapshotKeeper:
         self._count_steps = count_steps
         self._logger = logger
         self._covered = count_steps() - waiting_steps
+        self._replayed_many = waiting_steps >= settings.times.replayed_steps
         self.status = newest
         """The present state of the snapshots."""
         self._helper: Helper | None = None
@@ -96,7 +97,7 @@ class SnapshotKeeper:
         times, steps, now_s = self._settings.times, self._count_steps() - self._covered, time.monotonic()
         if not steps or now_s < self._not_before_s:
             return False
-        return steps >= times.every_steps or now_s - self._made_s >= times.every_s
+        return self._replayed_many or steps >= times.every_steps or now_s - self._made_s >= times.every_s
 
     def _make_snapshot(self, *, ending: bool = False) -> None:
         steps, began_s = self._count_steps(), time.monotonic()
@@ -116,7 +117,7 @@ class SnapshotKeeper:
                 self._logger.error("snapshot could not be made", problem=outcome.problem)
             self.status = self.status._replace(problem=outcome.problem)
             return
-        self._covered = steps
+        self._covered, self._replayed_many = steps, False
         size = outcome.size or self.status.size
         self.status = SnapshotStatus(outcome.sequence, outcome.at_ns, size, outcome.took_s)
         self._logger.info(

@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from kornel.core.archive.settings import HistorySettingsError, parse_age, parse_database_url
+from kornel.core.archive.settings import HistorySettingsError, parse_age, parse_database_url, show_database_url
 from kornel.core.journal.database.choices import DEFAULT_KEEP, DEFAULT_SNAPSHOT_MINUTES, JournalSync
 
 if TYPE_CHECKING:
@@ -56,6 +56,9 @@ class SnapshotTimes:
     look_s: float = 1.0
     ending_s: float = 60.0
     """The time that the last snapshot may take when the core ends; 0: none is made then."""
+    replayed_steps: int = 2_000
+    """The number of records and effects that a core had to replay at its start from which it makes a snapshot soon, so
+    that one that is killed again and again does not replay more each time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +89,7 @@ class JournalSettings:
     @property
     def shown(self) -> str:
         """Returns the address of the journal, without a password."""
-        return self.url.render_as_string(hide_password=True)
+        return show_database_url(self.url)
 
 
 def journal_settings(

@@ -36,6 +36,23 @@ _FILTERS: Final = {
 }
 
 
+class _Deeds:
+    """A logger that writes the lines that say who did something by the level with which the core was started.
+
+    A manager that sets the level must not silence what others, or it, have done.
+    """
+
+    def __init__(self, started: Any, present: Any) -> None:
+        self._started = started
+        self._present = present
+
+    def __getattr__(self, method: str) -> Any:
+        present, started = getattr(self._present, method), getattr(self._started, method)
+        if method not in ("info", "warning"):
+            return present
+        return lambda event, *args, **values: (started if "by" in values else present)(event, *args, **values)
+
+
 class LevelSwitch:
     """The least severity that is written, which settings may change while the core runs (rest.md 3)."""
 
@@ -55,7 +72,9 @@ class LevelSwitch:
     def wrap_logger(self, *args: Any, **kwargs: Any) -> FilteringBoundLogger:
         """Returns the logger that structlog calls for each line, which filters by the present level."""
         made: FilteringBoundLogger = _FILTERS[self.level](*args, **kwargs)
-        return made
+        if self.level is self._start:
+            return made
+        return cast("FilteringBoundLogger", _Deeds(_FILTERS[self._start](*args, **kwargs), made))
 
 
 def build_logger(

@@ -69,6 +69,8 @@ class Course:
         self.allowed: dict[str, dict[str, int]] = {}
         """For each ask with victims, what the queues of its path used when they were told, by path and type."""
         self.questions: list[PredicatesAsked | PreemptionPredicatesAsked] = []
+        self.asked: set[str] = set()
+        """The asks of questions in this slice: they have room if the shim agrees, and nobody waits for its answer."""
         self.born = 0
         self.last = START_S + max((event.second for event in world.events), default=0)
         self.busy = False
@@ -209,6 +211,7 @@ class Course:
     def _settle(self) -> None:
         """Lets the engine do all that it wants to do in this second, and victims leave that are due; then judges."""
         for _ in range(MOST_SLICES):
+            self.asked = {question.key for question in self.questions}
             self._read()
             result = self.engine.cycle(self.scene.now * SECOND, 1)
             self._hear(result.effects)
@@ -303,6 +306,7 @@ class Course:
                     scene.states[name] = "Rejected"
                 case PredicatesAsked() | PreemptionPredicatesAsked():
                     self.questions.append(effect)
+                    self.asked.add(effect.key)
         for decisions in told.values():
             self._judge_victims(before, decisions)
         for places in batches.values():
@@ -346,7 +350,8 @@ class Course:
             self._find(checks.find_closed_node(before, placed, theirs))
             self._find(checks.find_kept_room(replace(before, claims=kept), placed, theirs, moved))
             self._find(checks.find_split_gang(before, placed))
-            self.doubtful += (finding for check in PASSED_OVER for finding in check(before, placed, theirs))
+            passed = [finding for check in PASSED_OVER for finding in check(before, placed, theirs)]
+            self.doubtful += (finding for finding in passed if finding.ask not in self.asked)
             self.doubtful += checks.find_spent_limit(before, placed, self.quiet)
             before = before.copied()
             for task in group:

@@ -15,6 +15,7 @@ from kornel.core.archive.settings import (
     history_settings,
     parse_retention,
 )
+from kornel.core.journal.database.settings import JournalSettingsError, journal_settings
 
 
 @pytest.mark.parametrize(
@@ -173,3 +174,35 @@ def test_spool_that_is_too_small() -> None:
     """A spool has to hold at least a few batches."""
     with pytest.raises(HistorySettingsError, match="too small"):
         history_settings("h.db", spool_bytes=1_000)
+
+
+@pytest.mark.parametrize(
+    "where",
+    [
+        "postgresql://u:hunter2@h/db",
+        "postgresql://:hunter2@h/db",
+        "postgresql://h/db?user=u&password=hunter2",
+        "postgresql://h/db?password=hun%74er2",
+        "postgresql://u@h/db?sslpassword=hunter2",
+        "postgresql://u@h/db?passfile=hunter2",
+        "postgresql://u@h/db?options=-c%20a.password%3Dhunter2",
+        "postgresql://u@h/db?PassWord=hunter2",
+        "postgresql://u:x@hunter2@h/db",
+        "postgresql://u:hunter2/x@h/db",
+        "postgresql://u:hunter2 x@h/db",
+        "host=h user=u password=hunter2",
+        "user=u password = 'hunter2'",
+    ],
+)
+def test_a_password_is_shown_in_no_form_of_an_address(where: str) -> None:
+    """Neither where the address is shown, nor in the reason for refusing it."""
+    for find in (history_settings, journal_settings):
+        try:
+            found = find(where)
+        except (HistorySettingsError, JournalSettingsError) as error:
+            said = str(error)
+        else:
+            assert found is not None
+            said = found.shown
+        assert "hunter2" not in said
+        assert "@h/db" in said or "://h/db" in said or "password" in said

@@ -370,3 +370,13 @@ def test_a_batch_has_so_many_bytes(tmp_path: Path) -> None:
         fill(writer, 10, size=996)
         assert numbers(reader.read(EVERYTHING, most_bytes=2_500)) == [0, 1, 2]
         assert numbers(reader.read(EVERYTHING, most_bytes=1)) == [0]
+
+
+def test_the_lock_of_the_reader_is_private(tmp_path: Path) -> None:
+    """Whoever could open it could keep the core from its spool."""
+    before = os.umask(0)
+    try:
+        with reading(tmp_path):
+            assert (tmp_path / "reader.lock").stat().st_mode & 0o777 == 0o600
+    finally:
+        os.umask(before)

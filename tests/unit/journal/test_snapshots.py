@@ -45,6 +45,7 @@ from tests.unit.journal.made import (
     small_cluster,
     written,
 )
+from tests.waiting import until
 
 __all__ = ["database", "postgres", "postgres_server"]
 
@@ -167,6 +168,24 @@ async def test_snapshots_are_made_while_the_core_goes_on(tmp_path: Path) -> None
     assert 0 < status.at_ns <= journal.last_ns
     assert [kept.sequence for kept in snapshots_of(path).list_snapshots()] == [status.sequence]
     journal.close(PATIENCE_S)
+
+
+async def test_a_core_that_had_to_replay_much_makes_a_snapshot_soon(tmp_path: Path) -> None:
+    """So one that is killed again and again does not replay more each time; one that replayed little waits."""
+    path = tmp_path / "journal.db"
+    await make_journal(str(path))
+    for snapshot in snapshots_of(path).list_snapshots():
+        snapshots_of(path).remove_snapshot(snapshot.sequence)
+    for least, made in ((10**6, False), (10, True)):
+        times = SnapshotTimes(replayed_steps=least, look_s=0.01, most_work=1.0, ending_s=0)
+        journal = Journal.open(settings_for(path, times=times), BEGINNING, now_ns=lambda: START_NS, logger=LOGGER)
+        journal.start()
+        if made:
+            await until(lambda at=journal: at.status().snapshots.sequence, "a snapshot")
+        else:
+            await decide(journal, [asks(200, 3)])
+            assert not journal.status().snapshots.sequence
+        journal.close(PATIENCE_S)
 
 
 def spoil(path: Path, change: Callable[[bytes], bytes]) -> None:

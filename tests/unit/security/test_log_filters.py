@@ -18,6 +18,7 @@ SECRETS = {
     "unsigned JWT": jwt.encode({"sub": "ann"}, None, "none"),
     "bearer of another kind": "Bearer s3cret-value",
     "password in an address": "postgresql://kornel:s3cret-value@db/history",
+    "password with odd signs in an address": "postgresql://kornel:s3cret-value/x@db/history",
     "private key": "-----BEGIN PRIVATE KEY-----\ns3cret-value\n-----END PRIVATE KEY-----",
     "private key cut off": "-----BEGIN EC PRIVATE KEY-----\ns3cret-value",
 }

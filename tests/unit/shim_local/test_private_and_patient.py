@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from kornel.shim_local import program, submission
+from kornel.shim_local.background import NotStarted, check_folder
 from kornel.shim_local.machine.agent import Agent
 from kornel.shim_local.machine.capacity import Capacity
 from kornel.shim_local.machine.cgroups import find_cgroups
@@ -110,3 +111,18 @@ def test_a_page_that_others_can_reach_is_served_only_when_asked_for(
     for page, address in ((False, "off"), (True, "127.0.0.1:0")):
         arguments = OwnCore(tmp_path, page=page).make_arguments()
         assert arguments[arguments.index("--rest-address") + 1] == address
+
+
+def test_a_state_directory_that_others_can_write_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """So is one of somebody else; one that is not there yet is made."""
+    folder = tmp_path / "state"
+    check_folder(folder)
+    folder.mkdir(mode=0o700)
+    check_folder(folder)
+    folder.chmod(0o770)
+    with pytest.raises(NotStarted, match="can be written by other users"):
+        check_folder(folder)
+    folder.chmod(0o700)
+    monkeypatch.setattr(os, "geteuid", lambda: os.getuid() + 1)
+    with pytest.raises(NotStarted, match="belongs to another user"):
+        check_folder(folder)
