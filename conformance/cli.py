@@ -13,6 +13,7 @@ import grpc.aio
 import typer
 from rich.console import Console
 
+from kornel.cli.terminal import VisibleGroup
 from kornel.conformance import configs, report, rules
 from kornel.conformance.case import Case, all_cases, select_cases
 from kornel.conformance.clock import DEFAULT_PATIENCE_S, clock_of
@@ -38,7 +39,6 @@ from kornel.shim_client.command_line import (
     refuse_credentials,
 )
 from kornel.shim_client.credentials import Credentials, CredentialsUnusable
-from kornel.shim_client.visible_commands import VisibleCommands
 from kornel.si.v1 import si_pb2 as si
 from kornel.si.v1 import si_pb2_grpc
 
@@ -47,7 +47,7 @@ EXIT_UNREACHABLE: Final = 3
 CONNECT_TIMEOUT_S: Final = 10.0
 
 app = typer.Typer(
-    cls=VisibleCommands,
+    cls=VisibleGroup,
     name="kornel-conformance",
     help="The contract of si.v1 as runnable cases: tests a core at an address, or a shim by its command."
     "\n\nExit status: 0 conforms, 1 does not, 2 wrong usage, 3 no core is reached or the shim does not start.",

@@ -260,7 +260,7 @@ class CallbackAttachment:
         acknowledgement.
         """
         for key in keys:
-            self._placements.note(key)
+            self._placements.note_key(key)
             if not self._core_names_placements:
                 self._answers.put(pb.PlacementKey(partition=partition, allocation_key=key, node_id=node_id))
 
@@ -354,10 +354,10 @@ class CallbackAttachment:
             self._core_names_placements = response.attached.awaits_placements
             self._settled.set()
         for void in response.not_placed:
-            self._placements.note(void.allocation_key)
+            self._placements.note_key(void.allocation_key)
             self._handler.not_placed(void.partition, void.allocation_key)
         for question in response.predicates:
-            self._placements.forget(question.allocation_key)
+            self._placements.forget_key(question.allocation_key)
         questions: list[Coroutine[Any, Any, None]] = [
             self._answer_predicates(
                 question.question_id,
@@ -440,7 +440,7 @@ class CallbackAttachment:
         if in_place:
             refused_ids = {refusal.node_id for refusal in refusals}
             first = next((node_id for node_id in question.node_ids if node_id not in refused_ids), "")
-            self._placements.note(question.key)
+            self._placements.note_key(question.key)
             # This is sent in any case. The core answers it if it does not place the task there.
             self._answers.put(pb.PlacementKey(partition=question.partition, allocation_key=question.key, node_id=first))
 
@@ -527,7 +527,7 @@ class _PlacementsInPlace:
         self._known: dict[str, None] = {}
         self._awaited: dict[str, asyncio.Event] = {}
 
-    def note(self, key: str) -> None:
+    def note_key(self, key: str) -> None:
         """Note that *key* is in place, or that it never will be."""
         self._known.pop(key, None)
         self._known[key] = None
@@ -536,7 +536,7 @@ class _PlacementsInPlace:
         if key in self._awaited:
             self._awaited.pop(key).set()
 
-    def forget(self, key: str) -> None:
+    def forget_key(self, key: str) -> None:
         """Note that *key* is not in place, since the core asks where it may run."""
         self._known.pop(key, None)
 

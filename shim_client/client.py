@@ -603,15 +603,15 @@ class ShimClient:
         while True:
             await self._acknowledging.wait()
             self._acknowledging.clear()
-            told = False
+            exchanged = False
             with suppress(grpc.aio.AioRpcError):  # The streams find out the reason.
-                told = await self._exchange_counts()
-            await asyncio.sleep(ACKNOWLEDGE_PAUSE_S if told else ACKNOWLEDGE_AGAIN_S)
-            if not told:
+                exchanged = await self._exchange_counts()
+            await asyncio.sleep(ACKNOWLEDGE_PAUSE_S if exchanged else ACKNOWLEDGE_AGAIN_S)
+            if not exchanged:
                 self._acknowledging.set()
 
     async def _exchange_counts(self) -> bool:
-        """Return whether counts of one core were told."""
+        """Exchange counts; return whether they were those of one core."""
         progress = self._progress
         nodes = progress[StreamKind.NODE].received
         applications = progress[StreamKind.APPLICATION].received

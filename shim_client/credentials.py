@@ -9,12 +9,13 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from ipaddress import ip_address
 from pathlib import Path
 from typing import Any, Final, Self
 
 import grpc
 import grpc.aio
+
+from kornel.shared.addresses import stays_on_this_machine
 
 _VARIABLES: Final = {
     "ca": "KORNEL_CA",
@@ -71,7 +72,7 @@ class Credentials:
         """Returns a channel to *address*. Raises CredentialsUnusable if a file cannot be read, or if a token would be
         sent in plain text."""
         if not self.tls:
-            if self.token_file is not None and not _stays_here(address):
+            if self.token_file is not None and not stays_on_this_machine(address):
                 raise CredentialsUnusable(
                     f"a token is not sent to {address} in plain text: the CA of the core is missing"
                 )
@@ -156,13 +157,3 @@ def read_credential_file(path: Path) -> bytes:
         return path.read_bytes()
     except OSError as error:
         raise CredentialsUnusable(f"{path}: {error.strerror or error}") from error
-
-
-def _stays_here(address: str) -> bool:
-    if address.startswith(("unix:", "unix-abstract:")):
-        return True
-    host = address.removeprefix("ipv4:").removeprefix("ipv6:").rpartition(":")[0].strip("[]")
-    try:
-        return host == "localhost" or ip_address(host).is_loopback
-    except ValueError:
-        return False

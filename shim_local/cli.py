@@ -17,9 +17,9 @@ from typing import Annotated, Final
 
 import typer
 
+from kornel.cli.terminal import VisibleGroup
 from kornel.shared.visible import write_visibly
 from kornel.shim_client.command_line import Ca, Cert, Key, ServerName, TokenFile, Version, credentials_of
-from kornel.shim_client.visible_commands import VisibleCommands
 from kornel.shim_local.amounts import BadAmount, parse_bytes, parse_cores, parse_duration
 from kornel.shim_local.background import (
     LOG,
@@ -46,7 +46,7 @@ EXIT_NO_SERVER: Final = 3
 DOWN_S: Final = 40.0
 
 app = typer.Typer(
-    cls=VisibleCommands,
+    cls=VisibleGroup,
     name="kornel-local",
     help="A batch system for one machine or a few: submit commands, and have them run when there is room."
     "\n\nExit status: 0 well, 1 a job or request failed, 2 bad input, 3 no server runs.",

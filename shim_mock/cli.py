@@ -18,11 +18,11 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
+from kornel.cli.terminal import VisibleGroup
 from kornel.shared.visible import write_visibly
 from kornel.shim_client import CoreUnreachable, Credentials, CredentialsUnusable, RegistrationRefused, ShimClientError
 from kornel.shim_client.command_line import Ca, Cert, Key, ServerName, TokenFile, Version, credentials_of
 from kornel.shim_client.credentials import NO_CREDENTIALS
-from kornel.shim_client.visible_commands import VisibleCommands
 from kornel.shim_mock.database import DatabaseFailed, find_programs
 from kornel.shim_mock.demo import CoreFailed, page_address, running_core
 from kornel.shim_mock.documents import InputError
@@ -75,7 +75,7 @@ STORIES: Final = frozenset({DemoKind.SWAP, DemoKind.TOPOLOGY, DemoKind.DEVICES, 
 
 
 app = typer.Typer(
-    cls=VisibleCommands,
+    cls=VisibleGroup,
     name="kornel-shim-mock",
     help="A simulated cluster behind a shim: plays scenarios and traces against a core and judges what the core does."
     "\n\nExit status: 0 every expectation met, 1 one was not, 2 bad input, 3 the core cannot be used.",

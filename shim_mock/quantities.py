@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from decimal import Decimal
+from fractions import Fraction
 from typing import Final
 
-from kornel.shared.quantities import FACTORS
+from kornel.shared import quantities as shared
 
-INT64_MAX: Final = 2**63 - 1
 INT32_MIN: Final = -(2**31)
 INT32_MAX: Final = 2**31 - 1
 # This is longer than any simulation, and short enough that every timer computed from it is finite.
@@ -23,65 +22,23 @@ UNITS: Final = {"memory": "GiB", "gpu_milli": "gpu"}
 """The units of amounts that :func:`scale_amount` writes, for the types that have one."""
 _DIVISORS: Final = {"vcore": 1_000, "memory": 2**30, "gpu_milli": 1_000}
 
-_QUANTITY: Final = re.compile(r"([0-9]+)\s*([A-Za-z]*)", re.ASCII)
-_DURATION_PART: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?|\.[0-9]+)(ns|us|µs|ms|s|m|h)", re.ASCII)
-_UNIT_S: Final = {
-    "ns": Decimal("1e-9"),
-    "us": Decimal("1e-6"),
-    "µs": Decimal("1e-6"),
-    "ms": Decimal("1e-3"),
-    "s": Decimal(1),
-    "m": Decimal(60),
-    "h": Decimal(3600),
-}
+_UNIT_S: Final = {"s": 1, "m": 60, "h": 3600}
 _INTEGER: Final = re.compile(r"-?[0-9]+", re.ASCII)
 _DECIMAL: Final = re.compile(r"[0-9]+(?:\.[0-9]+)?", re.ASCII)
 _RATE: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?)/(s|m|h)", re.ASCII)
 
 
-def parse_quantity(text: str, resource_type: str) -> int:
-    """Returns the amount *text* in base units of *resource_type*: in thousandths for vcore (``2``, ``500m``), in units
-    for other types (``32Gi``)."""
-    stripped = text.strip()
-    if stripped.startswith("-"):
-        raise ValueError(f"{text!r} is negative")
-    match = _QUANTITY.fullmatch(stripped)
-    if match is None:
-        raise ValueError(f"{text!r} is not a quantity: write digits and a suffix such as Ki, Mi, Gi or G")
-    digits, suffix = match.groups()
-    if resource_type == "vcore":
-        factor = 1 if suffix == "m" else 1000 * _factor_of(text, suffix)
-    else:
-        factor = _factor_of(text, suffix)
-    # Python refuses to convert numbers with thousands of digits, which would be too large anyway.
-    if len(digits) > 40 or (value := int(digits) * factor) > INT64_MAX:
-        raise ValueError(f"{text!r} is too large: at most {INT64_MAX} base units")
-    return value
-
-
-def _factor_of(text: str, suffix: str) -> int:
-    if suffix not in FACTORS:
-        raise ValueError(f"{text!r} has the unknown suffix {suffix!r}")
-    return FACTORS[suffix]
-
-
 def parse_duration(text: str) -> float:
     """Returns the duration *text*, such as ``250ms``, ``1h30m`` or ``0``, in seconds. It is never negative."""
-    if text == "0":
-        return 0.0
-    if text.startswith("-"):
+    try:
+        seconds = shared.parse_duration(text) / shared.SECOND_NS
+    except ValueError as error:
+        raise ValueError(f"{error}: write numbers with units, such as 250ms, 5s or 1h30m") from None
+    if seconds < 0:
         raise ValueError(f"{text!r} is negative")
-    parts: list[re.Match[str]] = []
-    end = 0
-    while (part := _DURATION_PART.match(text, end)) is not None:
-        parts.append(part)
-        end = part.end()
-    if not parts or end != len(text):
-        raise ValueError(f"{text!r} is not a duration: write numbers with units, such as 250ms, 5s or 1h30m")
-    seconds = sum((Decimal(part[1]) * _UNIT_S[part[2]] for part in parts), Decimal(0))
     if seconds > LONGEST_S:
         raise ValueError(f"{text!r} is too long: at most {LONGEST_S // 3600} hours")
-    return float(seconds)
+    return seconds
 
 
 def parse_integer(text: str, least: int, most: int) -> int:
@@ -109,7 +66,7 @@ def parse_rate(text: str) -> float:
     match = _RATE.fullmatch(text)
     if match is None or len(text) > 40:
         raise ValueError(f"{text!r} is not a rate: write a number per unit, such as 10/s or 90/m")
-    per_second = float(Decimal(match[1]) / _UNIT_S[match[2]])
+    per_second = float(Fraction(match[1]) / _UNIT_S[match[2]])
     if not 0 < per_second <= 1e6:
         raise ValueError(f"{text!r} is not above 0/s and at most 1000000/s")
     return per_second

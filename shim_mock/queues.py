@@ -13,7 +13,7 @@ from typing import Final
 
 import yaml
 
-from kornel.shim_mock import quantities
+from kornel.shared.quantities import parse_quantity
 
 _DEEPEST: Final = 64
 
@@ -72,7 +72,7 @@ def _read_amounts(node: yaml.Node | None) -> dict[str, int]:
     if isinstance(node, yaml.MappingNode):
         for key, value in node.value:
             try:
-                found[_text_of(key)] = quantities.parse_quantity(_text_of(value), _text_of(key))
+                found[_text_of(key)] = parse_quantity(_text_of(key), _text_of(value))
             except ValueError:
                 return {}
     return found

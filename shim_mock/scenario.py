@@ -18,6 +18,7 @@ from typing import Final, TypeAlias, TypeVar
 
 import yaml
 
+from kornel.shared.quantities import INT64_MAX, parse_quantity
 from kornel.shim_client import Device, Devices, Generation
 from kornel.shim_mock import quantities
 from kornel.shim_mock.documents import Cursor, Findings, compose_document, read_text
@@ -429,8 +430,8 @@ class _Reader:
             if _TYPE.fullmatch(resource_type) is None:
                 value.reject(f"{resource_type!r} is no name of a resource type")
                 continue
-            amount = value.parse(partial(quantities.parse_quantity, resource_type=resource_type), 0)
-            if amount * count > quantities.INT64_MAX:
+            amount = value.parse(partial(parse_quantity, resource_type), 0)
+            if amount * count > INT64_MAX:
                 value.reject(f"too large: {count} times this overflows 64 bits")
             amounts[resource_type] = amount
         return amounts
@@ -447,7 +448,7 @@ class _Reader:
             for resource_type, amount in group.resources.items():
                 capacity[resource_type] = capacity.get(resource_type, 0) + amount * group.count
         for resource_type, amount in capacity.items():
-            if amount > quantities.INT64_MAX:
+            if amount > INT64_MAX:
                 fields["nodes"].reject(f"all nodes together overflow 64 bits of {resource_type}")
 
     def _check_unique(self, section: Cursor | None, names: list[str], what: str) -> None:

@@ -24,6 +24,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import Final, TypeVar
 
+from kornel.shared.quantities import INT64_MAX
 from kornel.shim_client import Device, Devices
 from kornel.shim_mock import quantities
 from kornel.shim_mock.documents import Findings, InputError, Problem
@@ -278,7 +279,7 @@ class _Row:
             self.findings.add(self.line, column, str(error))
             return default
 
-    def amount(self, column: str, most: int = quantities.INT64_MAX // MIB) -> int:
+    def amount(self, column: str, most: int = INT64_MAX // MIB) -> int:
         return self.parse(column, lambda text: quantities.parse_integer(text, 0, most), 0)
 
 
@@ -348,10 +349,10 @@ def _read_pod(row: _Row, shapes: dict[tuple[int, ...], dict[str, int]]) -> Trace
     resources = _share_shape(shapes, row.amount("cpu_milli"), row.amount("memory_mib"), number * milli)
     before = len(row.findings.problems)
     queue = row.parse("qos", _queue_of, LATENCY)
-    created = row.parse("creation_time", partial(quantities.parse_integer, least=0, most=quantities.INT64_MAX), 0)
+    created = row.parse("creation_time", partial(quantities.parse_integer, least=0, most=INT64_MAX), 0)
     for column in ("deletion_time", "scheduled_time"):
         if row.texts[column]:
-            row.amount(column, quantities.INT64_MAX)
+            row.amount(column, INT64_MAX)
     if not resources and len(row.findings.problems) == before:
         row.findings.add(row.line, "cpu_milli", "the pod asks for nothing")
     return TracePod(row.texts["name"], resources, queue, created, _wanted_devices(number, milli, row.texts["gpu_spec"]))

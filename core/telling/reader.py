@@ -52,7 +52,7 @@ from kornel.core.telling.partitions.partition_status import (
 from kornel.core.telling.partitions.partition_views import PartitionView, partition_view
 from kornel.core.telling.preemption.outlook import ReadingIndex
 from kornel.core.telling.queues.queue_views import QueueView, queue_views
-from kornel.core.telling.users.user_views import GroupView, UserView, group_view, group_views, user_view, user_views
+from kornel.core.telling.users.user_views import GroupView, UserView, group_views, user_views
 from kornel.core.telling.what_if.questions import suppose
 from kornel.core.telling.what_if.supposition import Forecast, Supposition
 
@@ -392,22 +392,15 @@ class PartitionReader:
         """Shows the rejected applications, the oldest first."""
         return self._kept.applications.rejected_views(self._now_ns)
 
-    def users(self) -> Iterator[UserView | None]:
-        """Shows users that hold something or that a limit names, by name; ``None`` is a pause for other tasks."""
-        return user_views(self._state)
+    def users(self, only: str = "") -> Iterator[UserView | None]:
+        """Shows users that hold something or that a limit names, by name, or *only* one of them; ``None`` is a pause
+        for other tasks."""
+        return user_views(self._state, only)
 
-    def user(self, name: str) -> Iterator[UserView | None]:
-        """Shows the user called *name*, if it is one of :meth:`users`; ``None`` is a pause for other tasks."""
-        return user_view(self._state, name)
-
-    def groups(self) -> Iterator[GroupView | None]:
-        """Shows groups that something counts for or that a limit names, by name; ``None`` is a pause for other
-        tasks."""
-        return group_views(self._state)
-
-    def group(self, name: str) -> Iterator[GroupView | None]:
-        """Shows the group called *name*, if it is one of :meth:`groups`; ``None`` is a pause for other tasks."""
-        return group_view(self._state, name)
+    def groups(self, only: str = "") -> Iterator[GroupView | None]:
+        """Shows groups that something counts for or that a limit names, by name, or *only* one of them; ``None`` is a
+        pause for other tasks."""
+        return group_views(self._state, only)
 
     def operator_drains(self) -> Mapping[str, OperatorDrain]:
         """Returns the drains of operators by node ID, also for nodes that are not registered."""

@@ -82,7 +82,7 @@ def _check_use(state: PartitionState, views: PartitionReader) -> None:
             sum(x) for x in zip(*[a.confirmed_amounts() for a in owned], *[a.placeholder for a in owned], strict=True)
         ]
         assert view.usage.used == state.types.to_resources(held)
-        assert list(views.user(view.user))[-1] == view
+        assert list(views.users(view.user))[-1] == view
         assert usage.USER.write(view)["userName"] == view.user
 
 

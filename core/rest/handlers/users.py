@@ -34,7 +34,7 @@ class UserHandlers:
         """Serves route R19."""
         name = checked_user(decode_again(request.path_params["user"]))
         views = partition_or_none(self._reader, request)
-        found = await gather_items(views.user(name)) if views is not None else []
+        found = await gather_items(views.users(name)) if views is not None else []
         if not found:
             raise not_found("User")
         return json_answer(USER.write(found[0]))
@@ -49,7 +49,7 @@ class UserHandlers:
         """Serves route R21."""
         name = checked_group(decode_again(request.path_params["group"]))
         views = partition_or_none(self._reader, request)
-        found = await gather_items(views.group(name)) if views is not None else []
+        found = await gather_items(views.groups(name)) if views is not None else []
         if not found:
             raise not_found("Group")
         return json_answer(GROUP.write(found[0]))

@@ -170,22 +170,9 @@ def _try_enforcements(copy: _Copy, armed: Mapping[Queue, int], found: _Findings)
                 QuotaEnforcement(state.name, queue.path, amounts, at_ns - now_ns, unmet=amounts, reasons=(_NOT_TRIED,))
             )
         return
-    for trial in enforcement_trial.try_enforcement(state, now_ns):
-        queue = trial.queue
-        if queue in starts or (trial.victims and queue not in armed):
-            delay_ns = max(0, starts.get(queue, now_ns) - now_ns)
-            found.enforcements.append(
-                QuotaEnforcement(
-                    state.name,
-                    queue.path,
-                    trial.target,
-                    delay_ns,
-                    trial.victims,
-                    trial.freed,
-                    trial.unmet,
-                    trial.reasons,
-                )
-            )
+    for queue, enforced in enforcement_trial.try_enforcement(state, now_ns):
+        if queue in starts or (enforced.victims and queue not in armed):
+            found.enforcements.append(enforced._replace(delay_ns=max(0, starts.get(queue, now_ns) - now_ns)))
 
 
 def _queues_by_path(root: QueueConfig) -> dict[str, QueueConfig]:

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from typing import Final, NamedTuple
+from typing import Final
 
-from kornel.core.domain.effects import PreemptionDecided, VictimRecord
+from kornel.core.domain.effects import PreemptionDecided
 from kornel.core.domain.reasons import Outcome
 from kornel.core.domain.resources import Resources
 from kornel.core.model.queues import Queue
@@ -20,6 +20,7 @@ from kornel.core.preemption.quota.shares import find_excess
 from kornel.core.state.partition_state import PartitionState
 from kornel.core.state.records.enforcement import Remainder
 from kornel.core.state.waiting.gathering import bind_members
+from kornel.core.telling.configuration.impact import QuotaEnforcement
 from kornel.core.telling.queues.above_max import above_max_of
 
 MOST_TICKS: Final = 1_000
@@ -30,24 +31,6 @@ _SAID_BY_OTHERS: Final = (Outcome.FULL, Outcome.BEST_EFFORT, Outcome.PARTIAL, Ou
 Remainders = Mapping[str, tuple[Mapping[int, int], int]]
 """By path, the amounts that the last run of a queue left above its max, and the time from which they are tried
 again."""
-
-
-class Trial(NamedTuple):
-    """The enforcement of one queue.
-
-    target   what the queue held above its max when its turn came
-    victims  the tasks that have to leave, in order
-    freed    what they hold, of all types
-    unmet    what stays above the max
-    reasons  why that stays, in words
-    """
-
-    queue: Queue
-    target: Resources
-    victims: tuple[VictimRecord, ...]
-    freed: Resources
-    unmet: Resources
-    reasons: tuple[str, ...]
 
 
 def remainders_of(state: PartitionState) -> Remainders:
@@ -79,9 +62,9 @@ def queues_to_try(state: PartitionState) -> list[Queue]:
     return list(dict.fromkeys([*enforcement.armed, *again]))
 
 
-def try_enforcement(state: PartitionState, now_ns: int) -> list[Trial]:
+def try_enforcement(state: PartitionState, now_ns: int) -> list[tuple[Queue, QuotaEnforcement]]:
     """Enforces all lowered maxima of the copy *state*, beginning at *now_ns*, and returns what becomes of each queue,
-    in the order of their turns. No victim has left meanwhile."""
+    in the order of their turns, as if its turn came at once. No victim has left meanwhile."""
     for queue in state.queues.values():
         for application in queue.applications.values():
             bind_members(state, application)
@@ -100,7 +83,7 @@ def try_enforcement(state: PartitionState, now_ns: int) -> list[Trial]:
             decided.setdefault(effect.queue, []).append(effect)
     in_order = {path: at for at, path in enumerate(decided)}
     turns = sorted(targets, key=lambda queue: in_order.get(queue.path, len(in_order)))
-    return [_make_trial(state, queue, targets[queue], decided.get(queue.path, [])) for queue in turns]
+    return [(queue, _sum_up(state, queue, targets[queue], decided.get(queue.path, []))) for queue in turns]
 
 
 def _next_ticks(state: PartitionState, now_ns: int) -> Iterator[int]:
@@ -117,9 +100,9 @@ def _next_ticks(state: PartitionState, now_ns: int) -> Iterator[int]:
         yield now_ns + tick * timers.TICK_NS
 
 
-def _make_trial(
+def _sum_up(
     state: PartitionState, queue: Queue, target: Mapping[int, int], decided: list[PreemptionDecided]
-) -> Trial:
+) -> QuotaEnforcement:
     named = state.types.to_resources
     asked = [decision for decision in decided if decision.outcome is not Outcome.SHADOW]
     victims = tuple(victim for decision in asked for victim in decision.victims)
@@ -134,4 +117,5 @@ def _make_trial(
             reasons = said.protected or (said.course,)
         if decided and decided[-1].outcome not in _SAID_BY_OTHERS:
             reasons = (f"{decided[-1].outcome}: {decided[-1].detail}",)
-    return Trial(queue, named(dict(target)), victims, Resources(freed), named(unmet), reasons)
+    amounts, left = named(dict(target)), named(unmet)
+    return QuotaEnforcement(state.name, queue.path, amounts, 0, victims, Resources(freed), left, reasons)

@@ -55,42 +55,31 @@ _LEAVES_A_STEP: Final = 64
 """The number of queues summed up between two pauses for other tasks."""
 
 
-def user_views(state: PartitionState) -> Iterator[UserView | None]:
-    """Yields all users, by name. ``None`` is a pause for other tasks."""
-    named = {name for queue in state.queues.values() for name in queue.limits.users} - {WILDCARD}
-    owned: dict[str, list[Application]] = {name: [] for name in named}
+def user_views(state: PartitionState, only: str = "") -> Iterator[UserView | None]:
+    """Yields all users, by name, or *only* one; ``None`` is a pause for other tasks."""
+    for name, owned in _find_holders(state, _USER, only):
+        yield from _view_user(state, name, owned)
+
+
+def group_views(state: PartitionState, only: str = "") -> Iterator[GroupView | None]:
+    """Yields all groups, by name, or *only* one; ``None`` is a pause for other tasks."""
+    for name, members in _find_holders(state, _GROUP, only):
+        yield from _view_group(state, name, members)
+
+
+def _find_holders(state: PartitionState, kind: AccountKind, only: str) -> list[tuple[str, list[Application]]]:
+    """Returns users or groups that hold something or that a limit names, by name, each with its applications that hold
+    something."""
+    limits = [queue.limits.users if kind is _USER else queue.limits.groups for queue in state.queues.values()]
+    named = {name for limit in limits for name in limit if only in ("", name)}
+    if kind is _USER and not only:
+        named.discard(WILDCARD)
+    found: dict[str, list[Application]] = {name: [] for name in named}
     for application in state.applications.values():
-        if application.allocations:
-            owned.setdefault(application.user, []).append(application)
-    for name in sorted(owned):
-        yield from _view_user(state, name, owned[name])
-
-
-def user_view(state: PartitionState, name: str) -> Iterator[UserView | None]:
-    """Yields the user *name*, if it holds anything or a limit names it; ``None`` is a pause for other tasks."""
-    owned = [a for a in state.applications.values() if a.user == name and a.allocations]
-    if not owned and not any(name in queue.limits.users for queue in state.queues.values()):
-        return
-    yield from _view_user(state, name, owned)
-
-
-def group_views(state: PartitionState) -> Iterator[GroupView | None]:
-    """Yields all groups, by name. ``None`` is a pause for other tasks."""
-    named = {name for queue in state.queues.values() for name in queue.limits.groups}
-    members: dict[str, list[Application]] = {name: [] for name in named}
-    for application in state.applications.values():
-        if application.limit_group is not None and application.allocations:
-            members.setdefault(application.limit_group, []).append(application)
-    for name in sorted(members):
-        yield from _view_group(state, name, members[name])
-
-
-def group_view(state: PartitionState, name: str) -> Iterator[GroupView | None]:
-    """Yields the group *name*, if anything counts for it or a limit names it; ``None`` is a pause for other tasks."""
-    members = [a for a in state.applications.values() if a.limit_group == name and a.allocations]
-    if not members and not any(name in queue.limits.groups for queue in state.queues.values()):
-        return
-    yield from _view_group(state, name, members)
+        name = application.user if kind is _USER else application.limit_group
+        if application.allocations and name is not None and only in ("", name):
+            found.setdefault(name, []).append(application)
+    return sorted(found.items())
 
 
 def _view_user(state: PartitionState, name: str, owned: list[Application]) -> Iterator[UserView | None]:

@@ -198,11 +198,11 @@ def test_case_33_use_of_users_and_groups() -> None:
     }
     root = {"queuePath": "root", "resourceUsage": {"vcore": 1000}, "runningApplications": ["app-1"]}
     assert ann == {"userName": "ann", "groups": {"app-1": "dev"}, "queues": {**root, "children": [leaf]}}
-    assert not list(views_of(stage).user("zoe"))
+    assert not list(views_of(stage).users("zoe"))
     [dev] = [plain(usage.GROUP.write(view)) for view in views_of(stage).groups() if view is not None]
     assert dev["applications"] == ["app-1"]
     assert dev["queues"]["maxApplications"] == 5
-    assert not list(views_of(stage).group("ops"))
+    assert not list(views_of(stage).groups("ops"))
     stage.play(["remove-app app-1"])
     [left] = [plain(usage.USER.write(view)) for view in views_of(stage).users()]
     assert "runningApplications" not in left["queues"], "a limit still names this user"

@@ -42,7 +42,7 @@ def test_sentences_are_read_and_written_back(text: str, expectation: Expectation
         ("", "no expectation"),
         ("everything is fine", "known: queue QUEUE reaches"),
         ("queue root.prod reaches guaranteed", "no expectation"),
-        ("queue root.prod reaches guaranteed within soon", "not a duration"),
+        ("queue root.prod reaches guaranteed within soon", "invalid duration"),
         ("queue root.prod reaches guaranteed within -5s", "negative"),
         ("preempted at least three from root.batch", "not a whole number"),
         ("preempted at most -1 from root.batch", "outside"),
