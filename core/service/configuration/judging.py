@@ -7,7 +7,7 @@ all, take a thread for some milliseconds.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Final
 
@@ -28,19 +28,6 @@ MOST_PREVIEWS: Final = 2
 """The most previews at a time: one that is being worked out, and one that waits."""
 
 
-class TextRoom:
-    """Room for one text. :meth:`add` raises :class:`TooMany` if there is not enough."""
-
-    def __init__(self, rooms: TextRooms) -> None:
-        self._rooms = rooms
-        self.size = 0
-
-    def add(self, size: int) -> None:
-        """Count *size* bytes more of the text."""
-        self.size += size
-        self._rooms.take_more(size)
-
-
 class TextRooms:
     """Room for the texts that are being received, waiting or being read at one time."""
 
@@ -49,23 +36,26 @@ class TextRooms:
         self._bytes = 0
 
     @contextmanager
-    def take_room(self) -> Iterator[TextRoom]:
-        """Yields room for a text, to be kept from its first byte to its verdict. Raises :class:`TooMany`."""
+    def take_room(self) -> Iterator[Callable[[int], None]]:
+        """Yields a function that makes room for so many more bytes of a text, which is kept from the first byte to the
+        verdict. Raises :class:`TooMany`, as the function does."""
         if self._texts >= MOST_TEXTS:
             raise TooMany("too many configurations wait to be read")
+        size = 0
+
+        def add_bytes(more: int) -> None:
+            nonlocal size
+            size += more
+            self._bytes += more
+            if self._bytes > MOST_BYTES:
+                raise TooMany("too many configurations wait to be read")
+
         self._texts += 1
-        room = TextRoom(self)
         try:
-            yield room
+            yield add_bytes
         finally:
             self._texts -= 1
-            self._bytes -= room.size
-
-    def take_more(self, size: int) -> None:
-        """Make more room for a text that has some. Raises :class:`TooMany`."""
-        self._bytes += size
-        if self._bytes > MOST_BYTES:
-            raise TooMany("too many configurations wait to be read")
+            self._bytes -= size
 
 
 class Judge:
