@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
+from kornel.core.domain.application_states import AppState
 from kornel.core.domain.ask_places import AskPlace
 from kornel.core.domain.gangs import HARD
 from kornel.core.laws.overkill import Need
@@ -25,14 +26,16 @@ def check(victims: Sequence[Allocation]) -> Iterator[Violation]:
 
 
 def check_takers(asks: Iterable[Allocation]) -> Iterator[Violation]:
-    """Yields those of *asks*, each served by itself, that are of use only together with others: members of a Hard gang
-    that needs more than one, while none runs."""
+    """Yields those of *asks*, each served by itself, that are of use only together with others: members of a gang that
+    is Hard, or states a minimum above one, and needs more than one, while none runs."""
     for ask in asks:
-        gang = ask.application
-        if not gang.leaves_whole or not ask.spec.placeholder or gang.spec.gang_style != HARD or gang.asks_in_turn:
+        gang, hard = ask.application, ask.application.spec.gang_style == HARD
+        in_turn = gang.asks_in_turn or gang.state is AppState.RESUMING
+        if not gang.leaves_whole or not ask.spec.placeholder or in_turn:
             continue
-        least = sum(group.minimum(hard=True) for group in gang.task_groups.values())
-        if least > 1 and not _list_running(gang):
+        least = sum(group.minimum(hard=hard) for group in gang.task_groups.values())
+        stated = any((group.stated_minimum or 0) > 1 for group in gang.task_groups.values())
+        if (hard or stated) and least > 1 and not _list_running(gang):
             yield Violation(Law.UNIT_WHOLE, f"{ask.key} alone of {least} members of {gang.application_id}")
 
 

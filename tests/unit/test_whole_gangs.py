@@ -54,10 +54,13 @@ def test_what_exceeds_the_minimum_may_leave(style: str) -> None:
 
 @pytest.mark.parametrize(
     ("style", "minimum", "room", "found"),
-    [("Hard", "", 3000, 1), ("Hard", "minimum=1", 0, 0), ("Soft", "", 0, 0), ("Hard", "", 8000, 0)],
-)
+    [
+        ("Hard", "", 3000, 1), ("Hard", "minimum=1", 0, 0), ("Soft", "", 0, 0), ("Hard", "", 8000, 0),
+        ("Soft", "minimum=3", 2000, 1), ("Soft", "minimum=3", 8000, 0),
+    ],
+)  # fmt: skip
 def test_nobody_leaves_for_one_member_alone(style: str, minimum: str, room: int, found: int) -> None:
-    """No member of the Hard gang runs, and one is not enough. One may be served by itself if it is enough, or once
+    """No member of the gang runs, and one is not enough. One may be served by itself if it is enough, or once
     others run."""
     members = _running(style, minimum, room=room)
     assert len(list(whole_gangs.check_takers([members["a1"]]))) == found
