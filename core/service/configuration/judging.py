@@ -7,11 +7,7 @@ all, take a thread for some milliseconds.
 from __future__ import annotations
 
 import asyncio
-<<<<<<< HEAD
-from collections.abc import Callable, Iterator, Mapping
-=======
-from collections.abc import Iterable, Iterator, Mapping
->>>>>>> main
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Final
 
