@@ -28,6 +28,7 @@ COMMANDS: Final = {
     "apps": CommandSource(".lists", "apps", _LOOK),
     "nodes": CommandSource(".lists", "nodes", _LOOK),
     "claims": CommandSource(".lists", "claims", _LOOK),
+    "waits": CommandSource(".lists", "waits", _LOOK),
     "users": CommandSource(".users", "users", _LOOK),
     "top": CommandSource(".top", "top", _LOOK),
     "queue": CommandSource(".bounds", "queue_app", _LOOK),

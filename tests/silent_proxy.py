@@ -1,4 +1,4 @@
-"""A TCP proxy that can fall silent: connections stay open and take everything, and nothing is answered any more."""
+"""A TCP proxy that can be slow, or fall silent: connections stay open and take everything, and nothing is answered."""
 
 from __future__ import annotations
 
@@ -14,6 +14,10 @@ class SilentProxy:
         self._to_port = to_port
         self.silent = False
         """Tells whether everything is taken and nothing passed on, on connections old and new."""
+        self.delay_s = 0.0
+        """The time that everything takes each way."""
+        self.held_until_s = 0.0
+        """The time of the event loop before which nothing arrives."""
         self.port = 0
         self._writers: list[asyncio.StreamWriter] = []
 
@@ -22,10 +26,11 @@ class SilentProxy:
         with suppress(OSError):
             while data := await source.read(65_536):
                 if not self.silent:
-                    sink.write(data)
-                    await sink.drain()
+                    now_s = asyncio.get_running_loop().time()
+                    due_s = max(now_s + self.delay_s, self.held_until_s)
+                    asyncio.get_running_loop().call_at(due_s, sink.write, data)
             if not self.silent:
-                sink.close()
+                asyncio.get_running_loop().call_later(2 * self.delay_s, sink.close)
 
     async def close(self) -> None:
         """Closes all connections."""

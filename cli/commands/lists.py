@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from time import time_ns
 from typing import Annotated, Final
 
@@ -22,6 +23,7 @@ from kornel.cli.text.cluster import (
     render_node,
     render_nodes,
     render_queues,
+    render_waits,
 )
 from kornel.cli.text.explain import describe_blocker
 from kornel.cli.text.screen import terminal_strokes
@@ -136,6 +138,29 @@ def claims(
     with Reader(core.grpc, core.timeout) as reader:
         found = reader.list_claims(wanted, limit)
     core.show(found, lambda: render_claims(found, time_ns()))
+
+
+@asks_core(bad_input=EXIT_BAD_INPUT)
+def waits(
+    by: Annotated[str, typer.Option("--by", metavar="WHAT", help="Sum up by queue or by user.")] = "",
+    queue: Annotated[str, typer.Option(metavar="PATH", help="Only applications of this queue and those below.")] = "",
+    user: Annotated[str, typer.Option(metavar="NAME", help="Only applications of this user.")] = "",
+    limit: Limit = OBSTACLES_SHOWN,
+    *,
+    core: PartitionCore,
+) -> None:
+    """Show who waits, the longest first, and what keeps the first ask of each from being placed.
+
+    Exits 1 when no core answers, 2 for a bad option.
+    """
+    if by not in ("", "queue", "user"):
+        raise refuse_input(f"--by is {by!r}, neither queue nor user")
+    wanted = pb.ListApplicationsRequest(partition=core.partition, queue=queue, user=user)
+    with Reader(core.grpc, core.timeout) as reader:
+        found = reader.applications(wanted)
+    longest = sorted((each for each in found.applications if each.ask_count), key=lambda each: each.oldest_ask_ns)
+    waiting = pb.ListApplicationsResponse(applications=longest)
+    core.show(waiting, lambda: render_waits(longest, by, limit, time_ns(), partial(_find_obstacles, core)))
 
 
 def _find_obstacles(core: PartitionCore, found: pb.ListApplicationsResponse) -> dict[str, str]:

@@ -118,6 +118,35 @@ def render_applications(found: pb.ListApplicationsResponse, now_ns: int, obstacl
     return join_lines([*lines, *_say_more(found)])
 
 
+def render_waits(
+    longest: Sequence[pb.ApplicationSummary],
+    by: str,
+    limit: int,
+    now_ns: int,
+    find_obstacles: Callable[[pb.ListApplicationsResponse], Mapping[str, str]],
+) -> str:
+    """Returns a row for each of the applications that have waited *longest*, or for their queues or users, at most
+    *limit*; 0: all. *find_obstacles* says what keeps the first ask of each waiting."""
+    named = by or "application_id"
+    groups: dict[str, list[pb.ApplicationSummary]] = {}
+    for each in longest:
+        groups.setdefault(getattr(each, named), []).append(each)
+    if not groups:
+        return "nobody waits"
+    shown = list(groups.items())[: limit or None]
+    obstacles = find_obstacles(pb.ListApplicationsResponse(applications=[group[0] for _, group in shown]))
+    cells: dict[str, Callable[[tuple[str, list[pb.ApplicationSummary]]], str]] = {
+        by or "application": lambda row: row[0],
+        "queue" if not by else "applications": lambda row: str(len(row[1])) if by else row[1][0].queue,
+        "asks": lambda row: f"{sum(each.ask_count for each in row[1]):,}",
+        "waits since": lambda row: format_age(now_ns - row[1][0].oldest_ask_ns),
+        "oldest" if by else "user": lambda row: row[1][0].application_id if by else row[1][0].user,
+        "waits for": lambda row: obstacles.get(row[1][0].application_id, "-"),
+    }
+    more = [f"... and {len(groups) - len(shown):,} more, see --limit"] if len(groups) > len(shown) else []
+    return join_lines([*list_items(shown, cells, ("oldest", "user", "asks")), *more])
+
+
 def _say_more(
     found: pb.ListApplicationsResponse | pb.ListNodesResponse | pb.ListClaimsResponse | pb.ListDomainsResponse,
 ) -> list[str]:

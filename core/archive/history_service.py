@@ -35,7 +35,7 @@ from kornel.core.service.calls.rpc import Encoded, Handler, unary
 from kornel.core.service.configuration.configuration_history import Origin, Version
 from kornel.core.service.configuration.configuration_wire import version_message
 from kornel.core.service.machine.loop_time import WaitingLine
-from kornel.core.service.wire.status_codes import InvalidRequest, TooMany
+from kornel.core.service.wire.status_codes import InvalidRequest
 from kornel.v1 import history_pb2 as pb
 
 MOST_WAITING: Final = 64
@@ -72,7 +72,7 @@ class HistoryService:
         self._reader = reader
         self._logger = logger
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="history-query")
-        self._line = WaitingLine(MOST_WAITING, lambda: TooMany("too many queries of the history wait already"))
+        self._line = WaitingLine(MOST_WAITING, "too many queries of the history wait already")
 
     def handlers(self) -> dict[str, Handler]:
         """Returns the calls by method name."""

@@ -201,9 +201,7 @@ class KornelServer:
         )
         self._file: ConfigurationFile | None = None
         if settings.config_file is not None:
-            self._file = ConfigurationFile(
-                settings.config_file, settings.default_config, self.managers, clock=clock, logger=logger
-            )
+            self._file = ConfigurationFile(settings.config_file, settings.default_config, self.managers, logger=logger)
         self.metrics = self._make_metrics()
         """The metrics for Prometheus."""
         self._http = self._make_http() if settings.rest_address else None

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Final, NamedTuple
 
+import grpc
+
 from kornel.core.telling.encoding.documents import Document, always
 from kornel.core.telling.encoding.values import TEXT, WHOLE
 
@@ -17,6 +19,24 @@ class RestError(Exception):
         self.status = status
         self.message = message
         self.headers = tuple(headers)
+
+
+_STATUSES: Final = {
+    grpc.StatusCode.INVALID_ARGUMENT: 400,
+    grpc.StatusCode.OUT_OF_RANGE: 400,
+    grpc.StatusCode.UNAUTHENTICATED: 401,
+    grpc.StatusCode.PERMISSION_DENIED: 403,
+    grpc.StatusCode.NOT_FOUND: 404,
+    grpc.StatusCode.FAILED_PRECONDITION: 409,
+    grpc.StatusCode.RESOURCE_EXHAUSTED: 503,
+    grpc.StatusCode.UNAVAILABLE: 503,
+}
+
+
+def refusal_of(code: grpc.StatusCode, details: str) -> RestError:
+    """Returns the error that says over HTTP what *code* says over gRPC."""
+    status = _STATUSES.get(code, 500)
+    return RestError(status, details, [("Retry-After", "1")] if status == 503 else ())
 
 
 def not_found(what: str) -> RestError:

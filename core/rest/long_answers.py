@@ -12,7 +12,6 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from typing import Final
 
-from kornel.core.rest.errors import RestError
 from kornel.core.service.machine.loop_time import WaitingLine
 
 MOST_BYTES: Final = 24 * 2**20
@@ -44,15 +43,13 @@ class LongAnswers:
         self.held = 0
         self._on_their_way: dict[_Held, None] = {}
         self._line = WaitingLine(
-            MADE_AT_ONCE + MOST_WAITING,
-            lambda: RestError(503, "too many long answers are being made", [("Retry-After", "2")]),
-            at_once=MADE_AT_ONCE,
+            MADE_AT_ONCE + MOST_WAITING, "too many long answers are being made", at_once=MADE_AT_ONCE
         )
         self._less = asyncio.Event()
 
     @asynccontextmanager
     async def count_making(self) -> AsyncIterator[None]:
-        """Counts a long answer as being made. Raises 503 if too many wait for that already."""
+        """Counts a long answer as being made. Raises TooMany if many wait for that already."""
         async with self._line.take_turn():
             await self._make_room()
             yield

@@ -7,7 +7,6 @@ unless it is a message.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from typing import Any, Final, TypeVar
 
@@ -16,7 +15,7 @@ from google.protobuf.descriptor import EnumDescriptor, FieldDescriptor
 from google.protobuf.message import Message
 
 from kornel.core.rest.errors import RestError
-from kornel.core.service.machine.loop_time import STEP_S, Sharing
+from kornel.core.service.machine.loop_time import in_turns
 
 MessageT = TypeVar("MessageT", bound=Message)
 
@@ -70,21 +69,13 @@ def message_document(message: Message) -> dict[str, Any]:
 async def long_document(message: Message) -> dict[str, Any]:
     """Returns *message* as a document, made in steps of a few milliseconds between which other tasks run."""
     document: dict[str, Any] = {}
-    sharing = Sharing.of_loop()
-    with sharing.count_reading():
-        for field in message.DESCRIPTOR.fields:
-            if not field.is_repeated or field.message_type is None or field.message_type.GetOptions().map_entry:
-                if field.is_repeated or not field.has_presence or message.HasField(field.name):
-                    document[field.json_name] = _field_document(message, field)
-                continue
-            items: list[Any] = []
-            began = time.perf_counter()
-            for item in getattr(message, field.name):
-                items.append(message_document(item))
-                if time.perf_counter() - began >= STEP_S:
-                    await sharing.pause_after(time.perf_counter() - began)
-                    began = time.perf_counter()
-            document[field.json_name] = items
+    for field in message.DESCRIPTOR.fields:
+        if not field.is_repeated or field.message_type is None or field.message_type.GetOptions().map_entry:
+            if field.is_repeated or not field.has_presence or message.HasField(field.name):
+                document[field.json_name] = _field_document(message, field)
+            continue
+        documents = map(message_document, getattr(message, field.name))
+        document[field.json_name] = [item async for item in in_turns(documents)]
     return document
 
 

@@ -13,6 +13,7 @@ from html import escape
 from typing import Final
 from urllib.parse import quote
 
+from grpc import StatusCode
 from starlette.requests import ClientDisconnect, Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from structlog.typing import FilteringBoundLogger
@@ -20,11 +21,12 @@ from structlog.typing import FilteringBoundLogger
 from kornel.core.rest.access import OPEN_DOOR, Access, Door
 from kornel.core.rest.answers import API_VERSION, HTML, TEXT, Answer, error_answer, raw_headers, size_of, text_answer
 from kornel.core.rest.browser_rules import ANYTHING, BrowserRules
-from kornel.core.rest.errors import RestError
+from kornel.core.rest.errors import RestError, refusal_of
 from kornel.core.rest.http_protocol import ABORT
 from kornel.core.rest.long_answers import LongAnswers
 from kornel.core.rest.operations import Operation
 from kornel.core.rest.path_names import to_canonical
+from kornel.core.service.wire.status_codes import status_of
 
 NO_HOST: Final = "A request has to name exactly one host\n"
 NOT_OURS: Final = "The Host of this request is not a name of this core; see --rest-host\n"
@@ -193,8 +195,11 @@ class Router:
         except ClientDisconnect:
             return text_answer("", status=408)  # The client is gone and will not read the answer.
         except Exception as error:
-            self._logger.error("bug while a request was answered", route=route.path, exc_info=error)
-            return error_answer(500, "internal error; see the log of the core")
+            status = status_of(error)
+            if status.code is StatusCode.INTERNAL:
+                self._logger.error("bug while a request was answered", route=route.path, exc_info=error)
+            refusal = refusal_of(status.code, status.details)
+            return error_answer(refusal.status, refusal.message, headers=refusal.headers)
 
 
 def redirect_to(location: str, status: int = 301) -> Answer:

@@ -5,11 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Final
 
-from kornel.core.service.configuration.configuration_file import Stamp, stamp_of
-
-LOOK_EVERY_S: Final = 1.0
+from kornel.core.service.configuration.configuration_file import LOOK_EVERY_S, Stamp, stamp_of
 
 
 class FollowedFiles:

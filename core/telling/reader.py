@@ -37,9 +37,9 @@ from kornel.core.telling.nodes.node_views import (
     NodeHeads,
     NodeSummary,
     NodeView,
-    node_summaries,
+    node_summary,
     node_view,
-    node_views,
+    nodes_by_id,
 )
 from kornel.core.telling.partitions.books_faults import Offender, find_faults
 from kornel.core.telling.partitions.partition_gauges import PartitionGauges, look_at_gauges
@@ -324,7 +324,9 @@ class PartitionReader:
 
     def nodes(self) -> Iterator[NodeView]:
         """Shows all nodes by ID."""
-        return self._tidy_after(node_views(self._state, self._kept.allocations))
+        return self._tidy_after(
+            node_view(self._state, node, self._kept.allocations) for node in nodes_by_id(self._state)
+        )
 
     def node(self, node_id: str) -> NodeView | None:
         """Shows one node; ``None``: there is none."""
@@ -333,7 +335,7 @@ class PartitionReader:
 
     def node_summaries(self, after: str = "") -> Iterator[NodeSummary]:
         """Shows the nodes whose IDs come after *after*, by ID, without their allocations."""
-        return node_summaries(self._state, after)
+        return (node_summary(self._state, node) for node in nodes_by_id(self._state, after))
 
     def node_heads(self, render: Callable[[NodeView], bytes]) -> Iterator[tuple[bool, bytes]]:
         """Yields for each node, by ID, whether it is schedulable, and the result of *render* for the node without its

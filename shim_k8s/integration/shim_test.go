@@ -142,7 +142,7 @@ func run(t testing.TB, nodes int, cpus string, prepare func(*cluster)) *cluster 
 	remote := scheduler.New(options)
 	c.remote = remote
 	c.shim = shim.NewShimSchedulerForPlugin(remote, informers.NewSharedInformerFactory(c.clients, 0), settings, maps)
-	remote.DependsOnPlacements(tasks.DependOnPlacements(c.shim.GetContext))
+	remote.FindPods(tasks.FindPods(c.shim.GetContext))
 	started := make(chan error, 1)
 	go func() { started <- c.shim.Run() }()
 	select {

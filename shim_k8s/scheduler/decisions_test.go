@@ -31,7 +31,7 @@ func (p picky) UpdateAllocation(response *si.AllocationResponse) error {
 func TestAnAllocationThatTheShimCannotTakeOverDoesNotTakeOthersAlong(t *testing.T) {
 	shim := newStandIn()
 	taker := &decisions{
-		callback: picky{shim}, depends: func(string) bool { return false }, unconfirmed: &unconfirmed{}, counts: &counts{},
+		callback: picky{shim}, dependents: newDependents(), unconfirmed: &unconfirmed{}, counts: &counts{},
 		logger: slog.New(slog.NewTextHandler(io.Discard, nil)),
 	}
 	taker.ReceiveAllocations(&si.AllocationResponse{

@@ -1,10 +1,16 @@
 package scheduler
 
-import v1 "k8s.io/api/core/v1"
+import (
+	"slices"
 
-// DependsOnPlacements tells whether the pod has rules, such as anti-affinity, by which its nodes depend on where other pods
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+)
+
+// dependsOnPlacements tells whether the pod has rules, such as anti-affinity, by which its nodes depend on where other pods
 // run.
-func DependsOnPlacements(pod *v1.Pod) bool {
+func dependsOnPlacements(pod *v1.Pod) bool {
 	spec := &pod.Spec
 	if affinity := spec.Affinity; affinity != nil {
 		if rule := affinity.PodAffinity; rule != nil && len(rule.RequiredDuringSchedulingIgnoredDuringExecution) > 0 {
@@ -34,4 +40,54 @@ func DependsOnPlacements(pod *v1.Pod) bool {
 		}
 	}
 	return len(spec.ResourceClaims) > 0
+}
+
+// A rule of one pod is about other pods: a required term of affinity or anti-affinity, or a spread that must hold.
+type rule struct {
+	namespaces []string // sorted; none: pods of every namespace
+	selector   labels.Selector
+}
+
+func (r rule) matches(pod *v1.Pod) bool {
+	if len(r.namespaces) > 0 && !slices.Contains(r.namespaces, pod.Namespace) {
+		return false
+	}
+	return r.selector.Matches(labels.Set(pod.Labels))
+}
+
+// rulesAbout returns the rules of the pod by which the placement of other pods decides where it may run. They match at least
+// those pods: what narrows a rule further, such as labels of namespaces, is left out.
+func rulesAbout(pod *v1.Pod) []rule {
+	var found []rule
+	add := func(namespaces []string, selector *metav1.LabelSelector) {
+		// The API server takes no selector that cannot be read; one that is missing matches nothing.
+		if read, err := metav1.LabelSelectorAsSelector(selector); err == nil && selector != nil {
+			found = append(found, rule{namespaces, read})
+		}
+	}
+	var terms []v1.PodAffinityTerm
+	if affinity := pod.Spec.Affinity; affinity != nil {
+		if affinity.PodAffinity != nil {
+			terms = append(terms, affinity.PodAffinity.RequiredDuringSchedulingIgnoredDuringExecution...)
+		}
+		if affinity.PodAntiAffinity != nil {
+			terms = append(terms, affinity.PodAntiAffinity.RequiredDuringSchedulingIgnoredDuringExecution...)
+		}
+	}
+	for _, term := range terms {
+		namespaces := slices.Sorted(slices.Values(term.Namespaces))
+		switch {
+		case term.NamespaceSelector != nil:
+			namespaces = nil
+		case len(namespaces) == 0:
+			namespaces = []string{pod.Namespace}
+		}
+		add(namespaces, term.LabelSelector)
+	}
+	for _, spread := range pod.Spec.TopologySpreadConstraints {
+		if spread.WhenUnsatisfiable == v1.DoNotSchedule {
+			add([]string{pod.Namespace}, spread.LabelSelector)
+		}
+	}
+	return found
 }

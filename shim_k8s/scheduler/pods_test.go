@@ -30,7 +30,7 @@ func TestPodsDependOnPlacements(t *testing.T) {
 		"an empty directory":      {v1.PodSpec{Volumes: []v1.Volume{{VolumeSource: v1.VolumeSource{EmptyDir: &v1.EmptyDirVolumeSource{}}}}}, false},
 		"a resource claim":        {v1.PodSpec{ResourceClaims: []v1.PodResourceClaim{{Name: "gpu"}}}, true},
 	} {
-		if got := DependsOnPlacements(&v1.Pod{Spec: each.spec}); got != each.depends {
+		if got := dependsOnPlacements(&v1.Pod{Spec: each.spec}); got != each.depends {
 			t.Errorf("%s: %v", name, got)
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/apache/yunikorn-scheduler-interface/lib/go/api"
 	"github.com/apache/yunikorn-scheduler-interface/lib/go/si"
 	"google.golang.org/grpc"
+	v1 "k8s.io/api/core/v1"
 
 	kornel "kornel/clients/go"
 	"kornel/clients/go/kornelv1"
@@ -45,10 +46,9 @@ type Remote struct {
 	ended   chan struct{} // closed when nothing will be scheduled any more
 	endOnce sync.Once
 
-	mu      sync.Mutex
-	depends func(key string) bool
-	client  *kornel.Client
-	shim    *kornel.Shim
+	mu     sync.Mutex
+	client *kornel.Client
+	shim   *kornel.Shim
 	// callback is the shim's interface, through which it receives decisions.
 	callback api.ResourceManagerCallback
 	// paused says that the shim must not schedule. It may be set before the shim has registered.
@@ -56,6 +56,7 @@ type Remote struct {
 
 	// unconfirmed holds releases that were handed to the shim and that it has not confirmed.
 	unconfirmed unconfirmed
+	dependents  *dependents
 }
 
 var _ api.SchedulerAPI = (*Remote)(nil)
@@ -67,20 +68,21 @@ func New(options Options) *Remote {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	return &Remote{
-		options: options,
-		ctx:     ctx,
-		cancel:  cancel,
-		ended:   make(chan struct{}),
-		depends: func(string) bool { return false },
+		options:    options,
+		ctx:        ctx,
+		cancel:     cancel,
+		ended:      make(chan struct{}),
+		dependents: newDependents(),
 	}
 }
 
-// DependsOnPlacements sets the function that tells whether the nodes of an ask depend on where other pods run. It must be
-// called before the shim runs. The function is called with the shim's locks held.
-func (r *Remote) DependsOnPlacements(depends func(key string) bool) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.depends = depends
+// FindPods sets the function that finds the pod of an ask or allocation, or nil. Its rules, and those of others about it, say
+// whether its nodes depend on where other pods run. It must be called before the shim runs. The function is called with the
+// shim's locks held.
+func (r *Remote) FindPods(find func(key string) *v1.Pod) {
+	r.dependents.mu.Lock()
+	defer r.dependents.mu.Unlock()
+	r.dependents.find = find
 }
 
 // RegisterResourceManager connects to the core, registers and subscribes to its questions. It waits while the core cannot
@@ -96,14 +98,14 @@ func (r *Remote) RegisterResourceManager(request *si.RegisterResourceManagerRequ
 	if err != nil {
 		return nil, err
 	}
-	answers := &answers{callback: callback, depends: r.dependsOnPlacements, counts: &r.counts, logger: r.options.Logger}
+	answers := &answers{callback: callback, dependents: r.dependents, counts: &r.counts, logger: r.options.Logger}
 	decisions := &decisions{
-		callback: callback, depends: r.dependsOnPlacements, unconfirmed: &r.unconfirmed, counts: &r.counts, logger: r.options.Logger,
+		callback: callback, dependents: r.dependents, unconfirmed: &r.unconfirmed, counts: &r.counts, logger: r.options.Logger,
 	}
 	shim := kornel.NewShim(client, kornel.ShimOptions{
 		Receiver:             decisions,
 		Callbacks:            answers.callbacks(),
-		Forgotten:            r.unconfirmed.clear,
+		Forgotten:            func() { r.unconfirmed.clear(); r.dependents.settleAll() },
 		ConfigurationRefused: func(error) { r.counts.configurationsRefused.Add(1) },
 	})
 	decisions.acknowledge = shim.Acknowledge
@@ -159,7 +161,7 @@ func (r *Remote) UpdateAllocation(request *si.AllocationRequest) error {
 		return err
 	}
 	for _, allocation := range request.GetAllocations() {
-		if r.dependsOnPlacements(allocation.GetAllocationKey()) {
+		if r.dependents.depends(allocation.GetAllocationKey()) {
 			if allocation.AllocationTags == nil {
 				allocation.AllocationTags = map[string]string{}
 			}
@@ -168,6 +170,7 @@ func (r *Remote) UpdateAllocation(request *si.AllocationRequest) error {
 	}
 	for _, release := range request.GetReleases().GetAllocationsToRelease() {
 		r.unconfirmed.forget(release.GetAllocationKey())
+		r.dependents.forget(release.GetAllocationKey())
 	}
 	shim.UpdateAllocations(request)
 	return nil
@@ -277,17 +280,10 @@ func (r *Remote) registered() (*kornel.Shim, error) {
 	return r.shim, nil
 }
 
-func (r *Remote) dependsOnPlacements(key string) bool {
-	r.mu.Lock()
-	depends := r.depends
-	r.mu.Unlock()
-	return depends(key)
-}
-
 // decisions hands messages of the core to the shim.
 type decisions struct {
 	callback    api.ResourceManagerCallback
-	depends     func(key string) bool
+	dependents  *dependents
 	unconfirmed *unconfirmed
 	acknowledge func(...*kornelv1.PlacementKey)
 	counts      *counts
@@ -315,7 +311,8 @@ func (d *decisions) ReceiveAllocations(response *si.AllocationResponse) {
 	// cannot take over.
 	for _, placed := range response.GetNew() {
 		d.report("allocations", d.callback.UpdateAllocation(&si.AllocationResponse{New: []*si.Allocation{placed}}))
-		if d.depends(placed.GetAllocationKey()) {
+		d.dependents.settle(placed.GetAllocationKey())
+		if d.dependents.depends(placed.GetAllocationKey()) {
 			d.acknowledge(&kornelv1.PlacementKey{
 				Partition: placed.GetPartitionName(), AllocationKey: placed.GetAllocationKey(), NodeId: placed.GetNodeID(),
 			})
@@ -341,10 +338,10 @@ func (d *decisions) report(what string, err error) {
 
 // answers puts the core's questions to the shim.
 type answers struct {
-	callback api.ResourceManagerCallback
-	depends  func(key string) bool
-	counts   *counts
-	logger   *slog.Logger
+	callback   api.ResourceManagerCallback
+	dependents *dependents
+	counts     *counts
+	logger     *slog.Logger
 }
 
 func (a *answers) callbacks() kornel.Callbacks {
@@ -416,14 +413,15 @@ func (s *states) run() {
 // predicates judges on which nodes a pod may run, and gives the shim's reason for the others.
 func (a *answers) predicates(ctx context.Context, question *kornelv1.PredicatesQuestion) kornel.Judgement {
 	a.counts.questions.Add(1)
+	key := question.GetAllocationKey()
+	a.dependents.settle(key)
 	if question.GetDependent() {
 		a.counts.dependentQuestions.Add(1)
+		a.dependents.await(ctx)
+	} else if question.GetAllocate() && !a.dependents.depends(key) {
+		a.dependents.promise(key)
 	}
-	judged := kornel.Judgement{
-		Refusals: make(map[string]string),
-		// Looked up for each question, because a pod's rules may come after it was submitted.
-		DependsOnPlacements: a.depends(question.GetAllocationKey()),
-	}
+	judged := kornel.Judgement{Refusals: make(map[string]string)}
 	for _, node := range question.GetNodeIds() {
 		reason := a.judge(question, node)
 		if reason != "" {
@@ -435,6 +433,11 @@ func (a *answers) predicates(ctx context.Context, question *kornelv1.PredicatesQ
 			break
 		}
 	}
+	if len(judged.Refusals) == len(question.GetNodeIds()) {
+		a.dependents.settle(key)
+	}
+	// Looked up for each question and at its end, because a rule may come after the pod that it is about was submitted.
+	judged.DependsOnPlacements = a.dependents.depends(key)
 	return judged
 }
 

@@ -15,6 +15,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	v1 "k8s.io/api/core/v1"
 
 	kornel "kornel/clients/go"
 	"kornel/clients/go/fakecore"
@@ -264,7 +265,9 @@ func TestDependentPodsAreMarkedJudgedOneByOneAndAcknowledged(t *testing.T) {
 		return nil
 	}
 	remote := start(t, core, shim)
-	remote.DependsOnPlacements(func(key string) bool { return strings.HasPrefix(key, "pod-") })
+	remote.FindPods(func(key string) *v1.Pod {
+		return &v1.Pod{Spec: v1.PodSpec{ResourceClaims: []v1.PodResourceClaim{{Name: "gpu"}}}}
+	})
 	nodes := make([]string, pods)
 	for n := range nodes {
 		nodes[n] = fmt.Sprintf("n%d", n)

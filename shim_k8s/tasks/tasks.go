@@ -3,15 +3,11 @@ package tasks
 
 import (
 	"github.com/apache/yunikorn-k8shim/pkg/cache"
-
-	"kornel/shim_k8s/scheduler"
+	v1 "k8s.io/api/core/v1"
 )
 
-// DependOnPlacements returns a function for [scheduler.Remote.DependsOnPlacements] that looks pods up in the shim's cache. Of the
-// shim's locks it takes only that of the cache, which the shim never holds while it calls its scheduler.
-func DependOnPlacements(context func() *cache.Context) func(key string) bool {
-	return func(key string) bool {
-		pod := context().GetSchedulerCache().GetPod(key)
-		return pod != nil && scheduler.DependsOnPlacements(pod)
-	}
+// FindPods returns a function for [scheduler.Remote.FindPods] that looks pods up in the shim's cache. Of the shim's locks it
+// takes only that of the cache, which the shim never holds while it calls its scheduler.
+func FindPods(context func() *cache.Context) func(key string) *v1.Pod {
+	return func(key string) *v1.Pod { return context().GetSchedulerCache().GetPod(key) }
 }

@@ -97,10 +97,10 @@ INSIDE: dict[str, dict[str, set[str]]] = {
         "attempts": {"gangs", "search"},
     },
     "core.service": {
-        "machine": set(),
+        "wire": set(),
+        "machine": {"wire"},
         "metrics": set(),
         "logs": set(),
-        "wire": set(),
         "connections": set(),
         "streams": {"connections", "machine", "metrics", "wire"},
         "calls": {"connections", "machine", "streams", "wire"},

@@ -137,3 +137,31 @@ async def test_the_clock_of_the_database_may_be_set(postgres: Postgres, tmp_path
         assert await cores.leader(first) is second
         print(f"killed to the next leader {time.monotonic() - began:.1f} s")
         await shim.hear_all(second.channel, "last", set(check_heard(shim, postgres.url)))
+
+
+async def test_a_slow_database_that_stands_still_for_a_second_changes_no_leader(
+    postgres: Postgres, tmp_path: Path
+) -> None:
+    """300 ms each way between the leader and the database, and now and then a second in which nothing arrives."""
+    loop = asyncio.get_running_loop()
+    shim = Shim()
+    async with silent_proxy(postgres.port) as proxy, cores_on(postgres.url, tmp_path) as cores:
+        first = await cores.start(journal=postgres.url.replace(str(postgres.port), str(proxy.port)))
+        await shim.prepare(first.channel)
+        second = await cores.start()
+        await until(second.has_caught_up, "the standby to follow")
+        proxy.delay_s = 0.3
+        oldest_ms = 0
+        placing = asyncio.create_task(shim.place(first.channel, 9.0, pause_s=0.01))
+        for _ in range(3):
+            proxy.held_until_s = loop.time() + 1.0
+            began = loop.time()
+            while loop.time() < began + 2.5:
+                oldest_ms = max(oldest_ms, (await first.status()).standing.lease_age_ms)
+                await asyncio.sleep(0.05)
+        print(f"the lease was at most {oldest_ms} ms old")
+        assert read_epoch(postgres) == 1
+        assert await first.serves()
+        proxy.delay_s = 0.0
+        await placing
+        await shim.hear_all(first.channel, "last", set(check_heard(shim, postgres.url)))

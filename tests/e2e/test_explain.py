@@ -184,6 +184,22 @@ async def test_a_max_that_is_not_enforced_says_which_switch_is_off(core: Core) -
     assert "nobody would be asked to leave: quotapreemptionenabled is off" in found
 
 
+async def test_who_waits_longest_is_listed_with_the_first_obstacle(core: Core) -> None:
+    """By application, queue or user; nothing else is listed."""
+    core.clock.advance(7 * 10**9)
+    plain = (await kornel(core, "waits")).output
+    heads, row, *others = plain.splitlines()
+    assert heads.split()[0] == "application", plain
+    assert row.split()[:3] == ["app-a", "root.a", "1"]
+    assert "node-full n1" in row, plain
+    assert not others, plain
+    assert "root.a" in (await kornel(core, "waits", "--by", "queue")).output.splitlines()[1]
+    (summary,) = json.loads((await kornel(core, "waits", "--by", "user", "--json")).output)["applications"]
+    assert int(summary["oldest_ask_ns"]) > 0
+    assert (await kornel(core, "waits", "--by", "rack")).exit_code == 2
+    assert (await kornel(core, "waits", "--queue", "root.v")).output == "nobody waits\n"
+
+
 async def test_a_forecast_names_whom_it_concerns(core: Core) -> None:
     """Whoever would leave is named with user, priority, and whether it is the first task of its application."""
     asked = (await kornel(core, "what-if", "ask", "--queue", "root.a", "--vcore", "4", "--priority", "1")).output

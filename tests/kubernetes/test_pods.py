@@ -17,6 +17,7 @@ HOSTNAME = "kubernetes.io/hostname"
 
 
 def keep_apart(application: str) -> Object:
+    """Returns the rule that no pod of *application* may run on the node."""
     term = {"topologyKey": HOSTNAME, "labelSelector": {"matchLabels": {"app": application}}}
     return {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
 
@@ -41,6 +42,12 @@ def pin_to(node: str) -> Object:
 
 def count_by_node(pods: list[Object]) -> Counter[str | None]:
     return Counter(map(node_of, pods))
+
+
+def list_running(cluster: Cluster) -> list[str]:
+    """Returns the names of the pods of the applications ``guard`` and ``web`` that run."""
+    pods = cluster.api.pods("guard") + cluster.api.pods("web")
+    return sorted(name_of(pod) for pod in pods if phase_of(pod) == "Running")
 
 
 def test_plain_pods_run_end_and_give_their_room_back(cluster: Cluster) -> None:
@@ -134,6 +141,33 @@ def test_rules_between_pods_hold_although_all_come_at_once(cluster: Cluster, rul
             cluster.wait_for_pods("plain", 40)
         cluster.api.delete("Pod", *map(name_of, cluster.api.pods(name)))
         cluster.wait_until_gone(name)
+    cluster.check_books()
+
+
+@pytest.mark.parametrize("came_first", ["guard", "web"])
+def test_pods_that_a_rule_of_others_is_about_do_not_come_beside_them(cluster: Cluster, came_first: str) -> None:
+    """A pod has no rule itself, and another one must not run beside it: whichever comes second waits."""
+    cluster.add_nodes(1, cpu="16")
+    pods = [make_pod("guard-0", "guard", affinity=keep_apart("web")), make_pod("web-0", "web")]
+    cluster.api.create(*(pods if came_first == "guard" else reversed(pods)))
+    cluster.start()
+    wait_for(lambda: len(list_running(cluster)) == 1 or list_running(cluster), "one of both to run")
+    cluster.api.create(*make_pods("plain", 3))
+    cluster.wait_for_pods("plain", 3)
+    (first,) = list_running(cluster)
+    cluster.api.delete("Pod", first)
+    (second,) = {"guard-0", "web-0"} - {first}
+    wait_for(lambda: list_running(cluster) == [second] or list_running(cluster), "the other one to follow")
+    cluster.check_books()
+
+
+def test_pods_and_those_that_must_not_run_beside_them_come_at_once(cluster: Cluster) -> None:
+    cluster.add_nodes(20, cpu="16")
+    cluster.api.create(*make_pods("guard", 15, affinity=keep_apart("web")), *make_pods("web", 60))
+    cluster.start()
+    guarded = count_by_node(cluster.wait_for_pods("guard", 15))
+    used = count_by_node(cluster.wait_for_pods("web", 60))
+    assert not guarded.keys() & used.keys()
     cluster.check_books()
 
 

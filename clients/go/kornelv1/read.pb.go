@@ -721,7 +721,9 @@ type ApplicationSummary struct {
 	// Allocations, placeholders included.
 	AllocationCount int64 `protobuf:"varint,10,opt,name=allocation_count,json=allocationCount,proto3" json:"allocation_count,omitempty"`
 	// Pending asks.
-	AskCount      int64 `protobuf:"varint,11,opt,name=ask_count,json=askCount,proto3" json:"ask_count,omitempty"`
+	AskCount int64 `protobuf:"varint,11,opt,name=ask_count,json=askCount,proto3" json:"ask_count,omitempty"`
+	// When the pending ask that has waited longest came. 0: none waits.
+	OldestAskNs   int64 `protobuf:"varint,12,opt,name=oldest_ask_ns,json=oldestAskNs,proto3" json:"oldest_ask_ns,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -829,6 +831,13 @@ func (x *ApplicationSummary) GetAllocationCount() int64 {
 func (x *ApplicationSummary) GetAskCount() int64 {
 	if x != nil {
 		return x.AskCount
+	}
+	return 0
+}
+
+func (x *ApplicationSummary) GetOldestAskNs() int64 {
+	if x != nil {
+		return x.OldestAskNs
 	}
 	return 0
 }
@@ -2977,7 +2986,7 @@ const file_kornel_v1_read_proto_rawDesc = "" +
 	"page_token\x18\a \x01(\tR\tpageToken\"\x85\x01\n" +
 	"\x18ListApplicationsResponse\x12A\n" +
 	"\fapplications\x18\x01 \x03(\v2\x1d.kornel.v1.ApplicationSummaryR\fapplications\x12&\n" +
-	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\x91\x05\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\xb5\x05\n" +
 	"\x12ApplicationSummary\x12%\n" +
 	"\x0eapplication_id\x18\x01 \x01(\tR\rapplicationId\x12\x14\n" +
 	"\x05queue\x18\x02 \x01(\tR\x05queue\x12\x12\n" +
@@ -2991,7 +3000,8 @@ const file_kornel_v1_read_proto_rawDesc = "" +
 	"\apending\x18\t \x03(\v2*.kornel.v1.ApplicationSummary.PendingEntryR\apending\x12)\n" +
 	"\x10allocation_count\x18\n" +
 	" \x01(\x03R\x0fallocationCount\x12\x1b\n" +
-	"\task_count\x18\v \x01(\x03R\baskCount\x1a7\n" +
+	"\task_count\x18\v \x01(\x03R\baskCount\x12\"\n" +
+	"\roldest_ask_ns\x18\f \x01(\x03R\voldestAskNs\x1a7\n" +
 	"\tUsedEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\x03R\x05value:\x028\x01\x1a>\n" +

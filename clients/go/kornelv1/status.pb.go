@@ -250,7 +250,9 @@ type CoreStanding struct {
 	// How old what this core tells may be, in milliseconds. 0: it leads.
 	BehindMs int64 `protobuf:"varint,5,opt,name=behind_ms,json=behindMs,proto3" json:"behind_ms,omitempty"`
 	// What is wrong: why it is unfit, or cannot read the journal. Empty: nothing.
-	Problem       string `protobuf:"bytes,6,opt,name=problem,proto3" json:"problem,omitempty"`
+	Problem string `protobuf:"bytes,6,opt,name=problem,proto3" json:"problem,omitempty"`
+	// How long ago the lease was last renewed, in milliseconds, as far as this core knows.
+	LeaseAgeMs    int64 `protobuf:"varint,7,opt,name=lease_age_ms,json=leaseAgeMs,proto3" json:"lease_age_ms,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -325,6 +327,13 @@ func (x *CoreStanding) GetProblem() string {
 		return x.Problem
 	}
 	return ""
+}
+
+func (x *CoreStanding) GetLeaseAgeMs() int64 {
+	if x != nil {
+		return x.LeaseAgeMs
+	}
+	return 0
 }
 
 // One registered RM. Its fields mean what those of GetStatusResponse mean.
@@ -2415,14 +2424,16 @@ const file_kornel_v1_status_proto_rawDesc = "" +
 	"\bpresence\x18\t \x01(\v2\x1a.kornel.v1.ManagerPresenceR\bpresence\x124\n" +
 	"\bmanagers\x18\n" +
 	" \x03(\v2\x18.kornel.v1.ManagerStatusR\bmanagers\x123\n" +
-	"\bstanding\x18\v \x01(\v2\x17.kornel.v1.CoreStandingR\bstanding\"\xbd\x01\n" +
+	"\bstanding\x18\v \x01(\v2\x17.kornel.v1.CoreStandingR\bstanding\"\xdf\x01\n" +
 	"\fCoreStanding\x12\x12\n" +
 	"\x04role\x18\x01 \x01(\tR\x04role\x12%\n" +
 	"\x0eleader_address\x18\x02 \x01(\tR\rleaderAddress\x12\x14\n" +
 	"\x05epoch\x18\x03 \x01(\x03R\x05epoch\x12%\n" +
 	"\x0erecords_behind\x18\x04 \x01(\x03R\rrecordsBehind\x12\x1b\n" +
 	"\tbehind_ms\x18\x05 \x01(\x03R\bbehindMs\x12\x18\n" +
-	"\aproblem\x18\x06 \x01(\tR\aproblem\"\xf9\x02\n" +
+	"\aproblem\x18\x06 \x01(\tR\aproblem\x12 \n" +
+	"\flease_age_ms\x18\a \x01(\x03R\n" +
+	"leaseAgeMs\"\xf9\x02\n" +
 	"\rManagerStatus\x12\x13\n" +
 	"\x05rm_id\x18\x01 \x01(\tR\x04rmId\x125\n" +
 	"\x16configuration_checksum\x18\x02 \x01(\tR\x15configurationChecksum\x123\n" +

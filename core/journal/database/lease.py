@@ -147,6 +147,8 @@ class LeaseTable:
         # A renewal need not be on the disk, and a disk that is slow for a while is no reason to change the leader. An
         # epoch is there before the first record that is written in it.
         engine = connect(url, patience_s, durable=False, what="journal lease")
+        # To prepare a statement would take the time of one more answer.
+        sa.event.listen(engine, "connect", lambda connection, _record: setattr(connection, "prepare_threshold", None))
         self._engine = engine.execution_options(isolation_level="AUTOCOMMIT")
 
     def read_lease(self) -> LeaseView:

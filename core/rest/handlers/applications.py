@@ -18,7 +18,7 @@ from kornel.core.rest.path_names import decode_again
 from kornel.core.rest.queries import checked_queue, read_unsigned
 from kornel.core.rest.sorting import APPLICATIONS, Order, Value
 from kornel.core.rest.turns import gather_items
-from kornel.core.telling.applications.application_views import ApplicationSummary, ApplicationView, summary_of
+from kornel.core.telling.applications.application_views import ApplicationSummary, ApplicationView
 from kornel.core.telling.core_reader import CoreReader
 from kornel.core.telling.encoding.yunikorn.applications import (
     encode_head,
@@ -41,7 +41,7 @@ ACTIVE: Final = {
 }
 """The values of ``status``."""
 
-Test = Callable[[ApplicationSummary], bool]
+Test = Callable[[ApplicationSummary | ApplicationView], bool]
 
 
 class ApplicationHandlers:
@@ -138,11 +138,7 @@ async def _list_past(request: Request, found: Iterable[ApplicationView]) -> Answ
         return await list_answer(request, map(write_application, found), wishes)
     # Several ended applications may have the same ID, so the time of the end makes the key unique and keeps pages in
     # order.
-    keyed = [
-        (f"{view.finished_ns:020}/{view.application_id}", view)
-        for view in found
-        if test is None or test(summary_of(view))
-    ]
+    keyed = [(f"{view.finished_ns:020}/{view.application_id}", view) for view in found if test is None or test(view)]
     keyed.sort(key=lambda pair: pair[0])
     if order is None:
         page, more = page_of(keyed, wishes)

@@ -19,11 +19,9 @@ from google.protobuf.message_factory import GetMessageClass
 from starlette.requests import Request
 from starlette.types import ASGIApp
 
-from kornel.core.config.text.problems import ConfigError
-from kornel.core.domain.commands import CommandRefused
 from kornel.core.rest.access import ADMITTED, Access
 from kornel.core.rest.answers import json_answer
-from kornel.core.rest.errors import RestError
+from kornel.core.rest.errors import RestError, refusal_of
 from kornel.core.rest.handlers.configuration import limited_body
 from kornel.core.rest.long_answers import LongAnswers
 from kornel.core.rest.message_documents import check_structure, long_document, message_document, read_message
@@ -35,7 +33,6 @@ from kornel.core.service.configuration.configuring import Outcome
 from kornel.core.service.connections.callers import CALLER, PEER, Permission, principal
 from kornel.core.service.connections.limits import CONFIGURATION_LIMIT, QUESTION_LIMIT, request_limit
 from kornel.core.service.managers.managers import Managers
-from kornel.core.service.wire.status_codes import ServiceError, TooMany, status_of
 from kornel.v1 import admin_pb2, configuration_pb2, explain_pb2, history_pb2, status_pb2
 
 MOST_BODY: Final = 4 * 2**20 + 64 * 1024
@@ -48,17 +45,6 @@ _JSON_TYPE: Final = "application/json"
 _CHANGE_TYPES: Final = (_JSON_TYPE, "application/x-yaml")
 _OTHER_ORIGIN: Final = "a page of another origin may change nothing"
 _FORWARDED: Final = ("forwarded", "x-forwarded-for", "x-forwarded-host", "x-forwarded-proto", "x-real-ip", "via")
-
-_STATUSES: Final = {
-    grpc.StatusCode.INVALID_ARGUMENT: 400,
-    grpc.StatusCode.OUT_OF_RANGE: 400,
-    grpc.StatusCode.UNAUTHENTICATED: 401,
-    grpc.StatusCode.PERMISSION_DENIED: 403,
-    grpc.StatusCode.NOT_FOUND: 404,
-    grpc.StatusCode.FAILED_PRECONDITION: 409,
-    grpc.StatusCode.RESOURCE_EXHAUSTED: 503,
-    grpc.StatusCode.UNAVAILABLE: 503,
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +118,7 @@ class _HttpContext:
 
     async def abort(self, code: grpc.StatusCode, details: str = "", _trailing: object = ()) -> NoReturn:
         """End the call."""
-        raise _refusal_of(code, details)
+        raise refusal_of(code, details)
 
 
 class CallHandlers:
@@ -186,12 +172,9 @@ class CallHandlers:
     async def apply_text(self, request: Request) -> ASGIApp:
         """Puts the text of the body into force for the registered manager, whose other settings stay the same."""
         self._check_change(request)
-        try:
-            with self._managers.leader.configurator.judge.changes.take_room() as room:
-                body = await limited_body(request, MOST_BODY, room.add)
-                outcome = await self._apply(request, body)
-        except TooMany as error:
-            raise _refusal_of(grpc.StatusCode.RESOURCE_EXHAUSTED, str(error)) from error
+        with self._managers.leader.configurator.judge.changes.take_room() as add_bytes:
+            body = await limited_body(request, MOST_BODY, add_bytes)
+            outcome = await self._apply(request, body)
         answer = configuration_pb2.UpdateConfigurationResponse(
             changed=outcome.changed, checksum=outcome.checksum, version=outcome.version
         )
@@ -206,12 +189,8 @@ class CallHandlers:
             # For gRPC an empty text means the core's file or default. Here it is more likely a mistake.
             raise RestError(400, "the text is empty")
         with _Calling(request):
-            try:
-                rm_id = read_query(request.scope["query_string"]).get("manager", "")
-                return await self._managers.choose(rm_id).configurator.update_text(text)
-            except (ServiceError, ConfigError, CommandRefused) as error:
-                status = status_of(error)
-                raise _refusal_of(status.code, status.details) from error
+            rm_id = read_query(request.scope["query_string"]).get("manager", "")
+            return await self._managers.choose(rm_id).configurator.update_text(text)
 
     async def _answer_call(self, request: Request, call: RemoteCall) -> ASGIApp:
         raw = await self._read_request(request, call)
@@ -221,18 +200,15 @@ class CallHandlers:
 
     async def _read_request(self, request: Request, call: RemoteCall) -> bytes:
         """Returns the message that the body describes, encoded."""
-        try:
-            bodies = self._managers.leader.configurator.judge.bodies
-            with bodies.take_room() if call.most_body > QUESTION_LIMIT else nullcontext() as room:
-                body = await limited_body(request, call.most_body, room.add if room is not None else lambda _: None)
-                check_structure(body)
-                if len(body) < PARSED_ALONE:
-                    return read_message(self._types[call.name][0], body).SerializeToString()
-                async with self._one_is_parsed:
-                    await asyncio.sleep(0)  # Many requests sent at once are parsed one by one, with turns for others.
-                    return read_message(self._types[call.name][0], body).SerializeToString()
-        except TooMany as error:
-            raise _refusal_of(grpc.StatusCode.RESOURCE_EXHAUSTED, str(error)) from error
+        bodies = self._managers.leader.configurator.judge.bodies
+        with bodies.take_room() if call.most_body > QUESTION_LIMIT else nullcontext() as add_bytes:
+            body = await limited_body(request, call.most_body, add_bytes or (lambda _: None))
+            check_structure(body)
+            if len(body) < PARSED_ALONE:
+                return read_message(self._types[call.name][0], body).SerializeToString()
+            async with self._one_is_parsed:
+                await asyncio.sleep(0)  # Many requests sent at once are parsed one by one, with turns for others.
+                return read_message(self._types[call.name][0], body).SerializeToString()
 
     async def _answer(self, request: Request, call: RemoteCall, raw: bytes) -> ASGIApp:
         admitted = request.scope.get(ADMITTED)
@@ -240,11 +216,7 @@ class CallHandlers:
         assert handler.unary_unary is not None
         with _Calling(request):
             if admitted is not None:
-                try:
-                    METHODS[f"/kornel.v1.{call.name}"].check_caller(admitted, raw)
-                except ServiceError as error:
-                    status = status_of(error)
-                    raise _refusal_of(status.code, status.details) from error
+                METHODS[f"/kornel.v1.{call.name}"].check_caller(admitted, raw)
             answer: bytes = await handler.unary_unary(raw, _HttpContext(_host_of(request)))  # type: ignore[arg-type]  # all of it that handlers use
         message: Message = self._types[call.name][1].FromString(answer)
         return json_answer(await long_document(message) if call.long else message_document(message))
@@ -309,8 +281,3 @@ class _Calling:
 
 def _host_of(request: Request) -> str:
     return request.client.host if request.client is not None else ""
-
-
-def _refusal_of(code: grpc.StatusCode, details: str) -> RestError:
-    status = _STATUSES.get(code, 500)
-    return RestError(status, details, [("Retry-After", "1")] if status == 503 else ())

@@ -12,7 +12,7 @@ from kornel.core.domain.secrets import without_secrets
 from kornel.core.rest.handlers.places import partition_of
 from kornel.core.rest.listing import page_answer
 from kornel.core.rest.reports import PARTITION_RULES, PartitionPart
-from kornel.core.rest.turns import Turns
+from kornel.core.service.machine.loop_time import in_turns
 from kornel.core.telling.core_reader import CoreReader
 from kornel.core.telling.encoding.yunikorn.cluster import CLUSTER, PARTITION, RULE, ClusterEntry
 from kornel.core.telling.encoding.yunikorn.nodes import Utilization
@@ -42,12 +42,10 @@ class ClusterHandlers:
         """Serves route R25."""
         documents = []
         for views in self._reader.partitions():
-            partition, turns = views.partition(), Turns()
+            partition = views.partition()
             counted = Utilization(partition.rm_id, partition.name)
-            for node in views.node_summaries():
+            async for node in in_turns(views.node_summaries()):
                 counted.add(node)
-                if turns.is_over():
-                    await turns.pause_reading()
             documents.append(counted.to_document())
         return await page_answer(request, _keyed_documents(documents, "partition"), dict)
 

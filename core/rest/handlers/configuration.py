@@ -20,7 +20,6 @@ from kornel.core.rest.queries import read_query
 from kornel.core.rest.reports import VALIDATION, Verdict
 from kornel.core.service.configuration.configuring import Configurator
 from kornel.core.service.managers.managers import Managers, Place
-from kornel.core.service.wire.status_codes import TooMany
 
 _CHECKSUM_KEY: Final = "checksum: "
 
@@ -81,8 +80,8 @@ class ConfigurationHandlers:
         """Serves route R4. Changes nothing, and answers 200 whatever the text is."""
         try:
             # Room is taken from the first byte on, because bodies that are still arriving take memory as well.
-            with self._managers.leader.configurator.judge.rooms.take_room() as room:
-                body = await limited_body(request, MOST_BYTES, room.add)
+            with self._managers.leader.configurator.judge.rooms.take_room() as add_bytes:
+                body = await limited_body(request, MOST_BYTES, add_bytes)
                 try:
                     text = body.decode()
                 except UnicodeDecodeError as error:
@@ -90,8 +89,6 @@ class ConfigurationHandlers:
                 judgement = await self._managers.leader.configurator.judge_text(text)
         except ConfigError as error:
             return _answer_verdict(Verdict(allowed=False, reason=str(error)))
-        except TooMany as error:
-            raise RestError(503, str(error), [("Retry-After", "5")]) from error
         summed = checksum_of(text)
         carried = text.partition(_CHECKSUM_KEY)[2][: len(summed)]
         warnings = [str(warning) for warning in judgement.warnings]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -12,7 +12,6 @@ from starlette.types import ASGIApp
 
 from kornel.core.rest.answers import JSON, Answer, json_headers, wants_gzip
 from kornel.core.rest.compression import Body
-from kornel.core.rest.errors import RestError
 from kornel.core.rest.handlers.cluster import ClusterHandlers
 from kornel.core.rest.handlers.configuration import ConfigurationHandlers
 from kornel.core.rest.handlers.history import HistoryHandlers
@@ -20,12 +19,12 @@ from kornel.core.rest.handlers.queues import queue_tree
 from kornel.core.rest.long_answers import LongAnswers
 from kornel.core.rest.queries import read_query
 from kornel.core.rest.reports import DUMP_KEYS, OPEN_STREAM, PARTITION_NODES, OpenStream, PartitionPart
-from kornel.core.rest.turns import Turns
+from kornel.core.rest.turns import gather_items
 from kornel.core.service.callbacks.callback_board import CallbackBoard, NoStateDump
 from kornel.core.service.callbacks.state_dumps import BadStateDump, read_state_dump
 from kornel.core.service.events.event_streams import StreamPlaces
 from kornel.core.service.machine.clock import SECOND_NS, Clock
-from kornel.core.service.machine.loop_time import WaitingLine
+from kornel.core.service.machine.loop_time import WaitingLine, in_turns
 from kornel.core.service.managers.managers import Managers
 from kornel.core.telling.encoding.yunikorn.applications import write_application
 from kornel.core.telling.encoding.yunikorn.nodes import write_node
@@ -65,9 +64,7 @@ class DumpHandlers:
         self._clock = clock
         self._log_level = log_level
         self._long_answers = long_answers
-        self._line = WaitingLine(
-            MOST_DUMPS, lambda: RestError(503, "too many state dumps are being made", [("Retry-After", "2")])
-        )
+        self._line = WaitingLine(MOST_DUMPS, "too many state dumps are being made")
 
     async def dump(self, request: Request) -> ASGIApp:
         """Serves route D2."""
@@ -105,7 +102,6 @@ class DumpHandlers:
             "placementRules": _part_at_once(self._cluster.rule_documents),
             "eventStreams": _part_at_once(self._stream_documents),
         }
-        turns = Turns()
         for name in DUMP_KEYS:
             if name not in names:
                 continue
@@ -116,10 +112,8 @@ class DumpHandlers:
             opening = b","
             if isinstance(value, list):
                 yield b"["
-                for number, item in enumerate(value):
+                async for number, item in in_turns(enumerate(value)):
                     yield (b",\n    " if number else b"\n    ") + _indent_json(item, 4)
-                    if turns.is_over():
-                        await turns.pause_reading()
                 yield b"\n  ]"
             else:
                 yield _indent_json(value, 2)
@@ -129,13 +123,13 @@ class DumpHandlers:
         found: list[Any] = []
         for views in self._reader.partitions():
             for kind in (views.applications(), views.finished_applications(), views.rejected_applications()):
-                found += await _gather_documents(map(write_application, kind))
+                found += await gather_items(map(write_application, kind))
         return found
 
     async def _nodes(self) -> list[Any]:
         return [
             PARTITION_NODES.write(
-                PartitionPart(views.partition().name, await _gather_documents(map(write_node, views.nodes())))
+                PartitionPart(views.partition().name, await gather_items(map(write_node, views.nodes())))
             )
             for views in self._reader.partitions()
         ]
@@ -174,16 +168,6 @@ def _part_at_once(make: Callable[[], Any]) -> Part:
         return make()
 
     return make_part
-
-
-async def _gather_documents(documents: Iterable[dict[str, Any]]) -> list[Any]:
-    turns = Turns()
-    found = []
-    for document in documents:
-        found.append(document)
-        if turns.is_over():
-            await turns.pause_reading()
-    return found
 
 
 def _write_time(ns: int) -> str:

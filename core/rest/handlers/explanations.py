@@ -17,7 +17,6 @@ from kornel.core.rest.queries import read_positive, read_query, read_unsigned
 from kornel.core.rest.turns import encode_list
 from kornel.core.service.events.event_journal import EventJournal
 from kornel.core.service.managers.managers import Managers
-from kornel.core.service.wire.status_codes import TooMany
 from kornel.core.telling.allocations.explanation import Report
 from kornel.core.telling.encoding.yunikorn.explanations import (
     DECISION,
@@ -49,10 +48,7 @@ class ExplanationHandlers:
         key, node = query.get("key", ""), query.get("node", "")
         if not key and not node:
             raise RestError(400, "give key (an ask, an allocation or an application), node (a node ID), or both")
-        try:
-            found = await self._managers.questions.ask(lambda: self._explain_subject(request, key, node))
-        except TooMany as error:
-            raise RestError(503, str(error), [("Retry-After", "1")]) from error
+        found = await self._managers.questions.ask(lambda: self._explain_subject(request, key, node))
         if found is None:
             if node:
                 raise RestError(404, "There is no such node, or no ask, allocation or application with this key")

@@ -10,9 +10,7 @@ from starlette.types import ASGIApp
 
 from kornel.core.metrics.exposition import CONTENT_TYPE
 from kornel.core.rest.answers import Answer, wants_gzip
-from kornel.core.rest.compression import Body
-from kornel.core.rest.errors import RestError
-from kornel.core.rest.turns import Turns
+from kornel.core.rest.turns import make_body
 from kornel.core.service.machine.loop_time import WaitingLine
 
 Exposition = Callable[[], Iterator[bytes]]
@@ -27,18 +25,10 @@ class MetricsHandlers:
 
     def __init__(self, exposition: Exposition) -> None:
         self._exposition = exposition
-        self._line = WaitingLine(
-            MOST_WAITING, lambda: RestError(503, "too many scrapes at once", [("Retry-After", "1")])
-        )
+        self._line = WaitingLine(MOST_WAITING, "too many scrapes at once")
 
     async def scrape(self, request: Request) -> ASGIApp:
         """Serves route R2."""
         async with self._line.take_turn():
-            body, turns = Body(compress=wants_gzip(request.scope)), Turns()
-            for piece in self._exposition():
-                if piece:
-                    body.add(piece)
-                if turns.is_over():
-                    await turns.pause_reading()
-            body.end_body()
+            body = await make_body(self._exposition(), compress=wants_gzip(request.scope))
         return Answer(body.chunks, CONTENT_TYPE, compress=False, encoded=body.encoded)

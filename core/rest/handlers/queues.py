@@ -14,7 +14,8 @@ from kornel.core.rest.handlers.places import known_queue, partition_of, queue_pa
 from kornel.core.rest.listing import page_answer
 from kornel.core.rest.queries import read_query
 from kornel.core.rest.sorting import QUEUES
-from kornel.core.rest.turns import Turns, gather_items
+from kornel.core.rest.turns import gather_items
+from kornel.core.service.machine.loop_time import in_turns
 from kornel.core.telling.core_reader import CoreReader
 from kornel.core.telling.encoding.yunikorn.queues import QueueTree, write_queue
 from kornel.core.telling.reader import PartitionReader
@@ -54,11 +55,8 @@ async def queue_tree(views: PartitionReader) -> dict[str, Any]:
 
 
 async def _make_tree(views: PartitionReader, path: str, tree: QueueTree, *, subtree: bool = True) -> dict[str, Any]:
-    turns = Turns()
-    for view in views.queues(path, subtree=subtree):
+    async for view in in_turns(views.queues(path, subtree=subtree)):
         tree.add(view)
-        if turns.is_over():
-            await turns.pause_reading()
     document = tree.to_document()
     if document is None:
         raise not_found("Queue")

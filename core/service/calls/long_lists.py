@@ -6,18 +6,16 @@ event loop would have a step of every page, and health checks would have to wait
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Final, Generic, NamedTuple, TypeVar
 
-from kornel.core.service.machine.loop_time import Sharing, WaitingLine
-from kornel.core.service.wire.status_codes import TooMany
+from kornel.core.service.machine.loop_time import WaitingLine, in_turns
 
 MOST_WAITING: Final = 256
 """The most callers that wait for a page: as many as the calls that a security file allows one connection by default."""
 
-AT_ONCE: Final = 50
-"""The entries examined and encoded before others get their turn, which takes about a millisecond."""
+STEP_S: Final = 0.001
+"""The time for which entries are examined and encoded before others get their turn."""
 
 ItemT = TypeVar("ItemT")
 EncodedT = TypeVar("EncodedT")
@@ -35,7 +33,7 @@ class LongLists:
     """Makes the pages of one service, one at a time."""
 
     def __init__(self) -> None:
-        self._line = WaitingLine(MOST_WAITING, lambda: TooMany("too many lists are being made; try again later"))
+        self._line = WaitingLine(MOST_WAITING, "too many lists are being made; try again later")
 
     async def make_page(
         self,
@@ -46,31 +44,24 @@ class LongLists:
     ) -> ListPage[ItemT, EncodedT]:
         """Returns the first *size* of *items* that pass *test*. *items* is called when it is this page's turn.
 
-        Raises :class:`TooMany` when too many callers wait.
+        Raises :class:`~kornel.core.service.wire.status_codes.TooMany` when too many callers wait.
         """
+        encoded: list[EncodedT] = []
+        last: ItemT | None = None
+        more = False
+
+        def fill_page() -> Iterator[None]:
+            nonlocal last, more
+            for item in items():
+                if test(item):
+                    more = len(encoded) == size
+                    if more:
+                        return
+                    encoded.append(encode(item))
+                    last = item
+                yield
+
         async with self._line.take_turn():
-            return await _make_page(items, size, encode, test)
-
-
-async def _make_page(
-    items: Callable[[], Iterable[ItemT]],
-    size: int,
-    encode: Callable[[ItemT], EncodedT],
-    test: Callable[[ItemT], bool],
-) -> ListPage[ItemT, EncodedT]:
-    sharing = Sharing.of_loop()
-    encoded: list[EncodedT] = []
-    last: ItemT | None = None
-    began = time.perf_counter()
-    with sharing.count_reading():
-        for looked, item in enumerate(items(), 1):
-            if test(item):
-                if len(encoded) == size:
-                    return ListPage(encoded, last, more=True)
-                encoded.append(encode(item))
-                last = item
-            if looked % AT_ONCE == 0:
-                await sharing.pause_after(time.perf_counter() - began)
-                began = time.perf_counter()
-        await sharing.pause_after(time.perf_counter() - began)
-    return ListPage(encoded, last, more=False)
+            async for _ in in_turns(fill_page(), STEP_S):
+                pass
+        return ListPage(encoded, last, more)

@@ -14,10 +14,9 @@ from typing import Final, NamedTuple, Protocol
 
 from structlog.typing import FilteringBoundLogger
 
-from kornel.core.service.machine.clock import SECOND_NS, Clock
 from kornel.core.service.wire.status_codes import ServiceError
 
-LOOK_EVERY_NS: Final = SECOND_NS
+LOOK_EVERY_S: Final = 1.0
 MOST_BYTES: Final = 8 * 2**20
 """Twice the size that a configuration may have; a longer file is not read."""
 
@@ -78,13 +77,10 @@ class ConfigurationFile:
     """The configuration file that the core was started with. *text*: the content of the file when the core started,
     which is not applied again."""
 
-    def __init__(
-        self, path: Path, text: str, followers: Followers, *, clock: Clock, logger: FilteringBoundLogger
-    ) -> None:
+    def __init__(self, path: Path, text: str, followers: Followers, *, logger: FilteringBoundLogger) -> None:
         self._path = path
         self._text = text
         self._followers = followers
-        self._clock = clock
         self._logger = logger
         self._seen: Stamp | None = None
         """The stamp of the file that was applied last."""
@@ -101,7 +97,7 @@ class ConfigurationFile:
         """Check the file again and again, and apply its changes."""
         while True:
             await self.follow_changes()
-            await self._pause_watch()
+            await asyncio.sleep(LOOK_EVERY_S)
 
     async def follow_changes(self) -> None:
         """Apply the file if it has changed.
@@ -129,16 +125,3 @@ class ConfigurationFile:
             except ServiceError as error:
                 self._seen = None  # The file itself may be valid, so the next check applies it again.
                 self._followers.report_problem(f"{self._path}: {error}")
-
-    async def _pause_watch(self) -> None:
-        over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-
-        def end() -> None:
-            if not over.done():
-                over.set_result(None)
-
-        timer = self._clock.call_at(self._clock.now_ns() + LOOK_EVERY_NS, end)
-        try:
-            await over
-        finally:
-            timer.cancel()

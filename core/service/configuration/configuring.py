@@ -107,7 +107,8 @@ class Configurator:
         self._clock = clock
         self._logger = logger
         self._garbage = garbage
-        self._default = default
+        self.default_text = default
+        """The text used for an empty one; itself empty for the built-in default."""
         self._on_problem = on_problem
         self._on_version = on_version
         self._on_rollback = on_rollback
@@ -183,7 +184,7 @@ class Configurator:
     def lags_behind(self) -> bool:
         """Tells whether the file should be in force but differs from the text in force, because it changed between two
         cores."""
-        return bool(self._runner.rm_id) and self._file_holds and self._last.config != self._default
+        return bool(self._runner.rm_id) and self._file_holds and self._last.config != self.default_text
 
     async def register(self, command: RegisterManager) -> Outcome:
         """Register a manager with the configuration that it brings. Raises the engine's errors."""
@@ -235,7 +236,7 @@ class Configurator:
         _refuse_marks(command.extra_config)
         async with self._change():
             self._remember_registered(command)
-            verdict = judge_text(self.rollback_held, command.config or self._default, command.rm_id)
+            verdict = judge_text(self.rollback_held, command.config or self.default_text, command.rm_id)
             of_file = not command.config and verdict.fate is not Fate.KEPT_OUT
             accepted = replace(command, config=verdict.text, of_file=of_file)
             outcome = await self._apply(accepted, Origin.REGISTRATION, verdict.note)
@@ -269,7 +270,7 @@ class Configurator:
     async def _update(self, command: UpdateConfiguration) -> Outcome:
         _refuse_marks(command.extra_config)
         async with self._change():
-            verdict = judge_text(self.rollback_held, command.config or self._default, command.rm_id)
+            verdict = judge_text(self.rollback_held, command.config or self.default_text, command.rm_id)
             of_file = not command.config and verdict.fate is not Fate.KEPT_OUT
             accepted = replace(command, config=verdict.text, of_file=of_file)
             outcome = await self._apply(accepted, Origin.UPDATE, verdict.note)
@@ -287,7 +288,7 @@ class Configurator:
                 raise VersionNotApplied(f"version {number} was refused: {version.reason}")
             manager, own, held = self._manager_id(), self._own_text, self.rollback_held
             caller().require_no_other_manager(manager)
-            brought = {self.version(0).text, own, self._default, *self._brought_by.values()}
+            brought = {self.version(0).text, own, self.default_text, *self._brought_by.values()}
             # A rollback applies its text whatever the file says.
             command = replace(self._last, rm_id=manager, config=version.text, of_file=False)
             outcome = await self._apply(command, Origin.ROLLBACK)
@@ -322,20 +323,15 @@ class Configurator:
             return outcome
 
     @property
-    def default_text(self) -> str:
-        """The text used for an empty one; itself empty for the built-in default."""
-        return self._default
-
-    @property
     def _own_text(self) -> str:
         """Returns the text that would be in force without a rollback."""
-        return self._brought or self._default
+        return self._brought or self.default_text
 
     def _take_note(self, origin: Origin, brought: str, verdict: Verdict) -> None:
         """Record that the text *brought*, empty if the file is used, was handled as *verdict* says."""
         self._file_holds = not brought
         self._brought = brought
-        self._brought_by[origin] = brought or self._default
+        self._brought_by[origin] = brought or self.default_text
         self.rollback_held = verdict.rollback
         if verdict.note:
             self._report_rollback(verdict.note)
@@ -360,13 +356,13 @@ class Configurator:
                     raise EmptyFile("the file is empty")
                 if self._runner.rm_id and self._file_holds:
                     await self._follow_file(text)
-                elif text != self._default:
+                elif text != self.default_text:
                     await self._read(text)
                     self._logger.info("configuration file read; it applies to managers that send no configuration")
             except (ConfigError, CommandRefused, EmptyFile, EngineFault) as error:
                 self.report_problem(str(error))
                 return
-            self._default = text
+            self.default_text = text
             self.report_problem("")
 
     async def _follow_file(self, text: str) -> None:
@@ -398,7 +394,7 @@ class Configurator:
         if len(self._previews) >= MOST_PREVIEWS:
             raise TooMany("one preview is being worked out and another one waits; try again later")
         # The task goes on when its caller is gone, so it counts until it ends.
-        task = asyncio.create_task(self._preview(text or self._default))
+        task = asyncio.create_task(self._preview(text or self.default_text))
         self._previews.add(task)
         task.add_done_callback(self._previews.discard)
         return await asyncio.shield(task)
@@ -438,7 +434,7 @@ class Configurator:
     async def judge_text(self, text: str) -> Judgement:
         """Returns the judgement of *text*, or of the default for an empty one. Raises ConfigError, or
         :class:`TooMany`."""
-        return await self.judge.judge_text(text or self._default)
+        return await self.judge.judge_text(text or self.default_text)
 
     def version(self, number: int) -> Version:
         """Returns version *number*, 0 for the one in force. Raises :class:`UnknownVersion`."""

@@ -7,14 +7,16 @@ all, take a thread for some milliseconds.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Final
+from typing import Any, Final
 
 from structlog.typing import FilteringBoundLogger
 
 from kornel.core.config.rereading import ConfigurationReader
-from kornel.core.service.configuration.reading_process import Judgement, ReadingProcess, judge_with
+from kornel.core.config.text.problems import ConfigError
+from kornel.core.service.configuration.reading_process import MODULE, Judgement, judge_with
+from kornel.core.service.machine.helpers import Helper, HelperEnded
 from kornel.core.service.wire.status_codes import TooMany
 
 SMALL: Final = 16 * 1024
@@ -28,19 +30,6 @@ MOST_PREVIEWS: Final = 2
 """The most previews at a time: one that is being worked out, and one that waits."""
 
 
-class TextRoom:
-    """Room for one text. :meth:`add` raises :class:`TooMany` if there is not enough."""
-
-    def __init__(self, rooms: TextRooms) -> None:
-        self._rooms = rooms
-        self.size = 0
-
-    def add(self, size: int) -> None:
-        """Count *size* bytes more of the text."""
-        self.size += size
-        self._rooms.take_more(size)
-
-
 class TextRooms:
     """Room for the texts that are being received, waiting or being read at one time."""
 
@@ -49,23 +38,76 @@ class TextRooms:
         self._bytes = 0
 
     @contextmanager
-    def take_room(self) -> Iterator[TextRoom]:
-        """Yields room for a text, to be kept from its first byte to its verdict. Raises :class:`TooMany`."""
+    def take_room(self) -> Iterator[Callable[[int], None]]:
+        """Yields a function that makes room for so many more bytes of a text, which is kept from the first byte to the
+        verdict. Raises :class:`TooMany`, as the function does."""
         if self._texts >= MOST_TEXTS:
             raise TooMany("too many configurations wait to be read")
+        size = 0
+
+        def add_bytes(more: int) -> None:
+            nonlocal size
+            size += more
+            self._bytes += more
+            if self._bytes > MOST_BYTES:
+                raise TooMany("too many configurations wait to be read")
+
         self._texts += 1
-        room = TextRoom(self)
         try:
-            yield room
+            yield add_bytes
         finally:
             self._texts -= 1
-            self._bytes -= room.size
+            self._bytes -= size
 
-    def take_more(self, size: int) -> None:
-        """Make more room for a text that has some. Raises :class:`TooMany`."""
-        self._bytes += size
-        if self._bytes > MOST_BYTES:
-            raise TooMany("too many configurations wait to be read")
+
+class ReadingProcess:
+    """Has requests answered by processes, one after the other. *unavailable_resolvers*: types of resolver that do not
+    work here, with the reason."""
+
+    def __init__(self, unavailable_resolvers: Mapping[str, str], *, logger: FilteringBoundLogger) -> None:
+        self._unavailable_resolvers = dict(unavailable_resolvers)
+        self._logger = logger
+        self._one = asyncio.Lock()
+        self._closed = False
+        self.helper: Helper | None = None
+        """The process that was started last."""
+
+    async def ask(self, messages: Iterable[object]) -> Any:
+        """Returns the answer to a request made of *messages*, in its turn.
+
+        Raises ConfigError, or :class:`TooMany` if the process has ended.
+        """
+        async with self._one:
+            helper = self.helper = Helper(MODULE, self._unavailable_resolvers)
+            if self._closed:
+                helper.kill_process()
+            asking = asyncio.ensure_future(asyncio.to_thread(_ask_helper, helper, messages))
+            try:
+                answer = await asyncio.shield(asking)
+            except (HelperEnded, OSError) as error:
+                if not self._closed:
+                    self._logger.error("the process that reads configurations has ended", cause=str(error))
+                raise TooMany("the process that reads configurations has ended; try again") from error
+            finally:
+                helper.kill_process()
+                await asyncio.gather(asking, return_exceptions=True)
+        if isinstance(answer, ConfigError):
+            raise answer
+        return answer
+
+    async def close(self) -> None:
+        """Accept no more requests, and drop the one that is being answered."""
+        self._closed = True
+        if self.helper is not None:
+            self.helper.kill_process()
+        async with self._one:
+            pass
+
+
+def _ask_helper(helper: Helper, messages: Iterable[object]) -> Any:
+    with helper:
+        helper.send(messages)
+        return helper.receive()
 
 
 class Judge:
@@ -91,5 +133,4 @@ class Judge:
         if len(text) <= SMALL:
             async with self._small:
                 return await asyncio.to_thread(judge_with, ConfigurationReader(self.unavailable_resolvers), text)
-        judgement: Judgement = await self.process.ask([text])
-        return judgement
+        return await self.process.ask([text])  # type: ignore[no-any-return]  # one text has a judgement

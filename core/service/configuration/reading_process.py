@@ -1,4 +1,4 @@
-"""Reads large configurations in a process of their own, a helper that is started for each.
+"""Reads a large configuration, in a process of its own: a helper that :class:`.judging.ReadingProcess` starts.
 
 Reading a text of some megabytes takes seconds, during which it would hold the interpreter's lock. The process gets a
 text to be judged, or a :class:`PreviewRequest` and then the state of the partitions in pieces, up to ``None``, so that
@@ -7,25 +7,21 @@ their sender lets other threads work in between.
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple
-
-from structlog.typing import FilteringBoundLogger
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from kornel.core.config.comparison import share_equal_parts
 from kornel.core.config.model import Configuration
 from kornel.core.config.rereading import ConfigurationReader
 from kornel.core.config.text.problems import ConfigError, Problem
-from kornel.core.service.configuration.configuration_wire import impact_message
-from kornel.core.service.machine.helpers import Core, Helper, HelperEnded, lower_priority
-from kornel.core.service.wire.status_codes import TooMany
-from kornel.core.telling.configuration.configuration_preview import ConfigurationPreview
-from kornel.core.telling.configuration.partition_moment import PartitionMoment
+from kornel.core.service.machine.helpers import Core, lower_priority
+
+if TYPE_CHECKING:
+    from kornel.core.telling.configuration.configuration_preview import ConfigurationPreview
+    from kornel.core.telling.configuration.partition_moment import PartitionMoment
 
 MODULE: Final = "kornel.core.service.configuration.reading_process"
-NICE: Final = 10
 ROWS: Final = 200
 """The number of queues or applications in one piece, which takes a millisecond or two."""
 _PARTS: Final = ("queues", "subjects", "holders")
@@ -51,65 +47,17 @@ class PreviewRequest(NamedTuple):
     rm_id: str
 
 
-class ReadingProcess:
-    """Has requests answered by processes, one after the other. *unavailable_resolvers*: types of resolver that do not
-    work here, with the reason."""
-
-    def __init__(self, unavailable_resolvers: Mapping[str, str], *, logger: FilteringBoundLogger) -> None:
-        self._unavailable_resolvers = dict(unavailable_resolvers)
-        self._logger = logger
-        self._one = asyncio.Lock()
-        self._closed = False
-        self.helper: Helper | None = None
-        """The process that was started last."""
-
-    async def ask(self, messages: Iterable[object]) -> Any:
-        """Returns the answer to a request made of *messages*, in its turn.
-
-        Raises ConfigError, or :class:`TooMany` if the process has ended.
-        """
-        async with self._one:
-            helper = self.helper = Helper(MODULE, self._unavailable_resolvers)
-            if self._closed:
-                helper.kill_process()
-            asking = asyncio.ensure_future(asyncio.to_thread(_ask_helper, helper, messages))
-            try:
-                answer = await asyncio.shield(asking)
-            except (HelperEnded, OSError) as error:
-                if not self._closed:
-                    self._logger.error("the process that reads configurations has ended", cause=str(error))
-                raise TooMany("the process that reads configurations has ended; try again") from error
-            finally:
-                helper.kill_process()
-                await asyncio.gather(asking, return_exceptions=True)
-        if isinstance(answer, ConfigError):
-            raise answer
-        return answer
-
-    async def close(self) -> None:
-        """Accept no more requests, and drop the one that is being answered."""
-        self._closed = True
-        if self.helper is not None:
-            self.helper.kill_process()
-        async with self._one:
-            pass
-
-
-def _ask_helper(helper: Helper, messages: Iterable[object]) -> Any:
-    with helper:
-        helper.send(messages)
-        return helper.receive()
-
-
 def judge_with(reader: ConfigurationReader, text: str) -> Judgement:
     """Returns the judgement of *text* by *reader*. Raises ConfigError."""
-    configuration = reader.load(text)
-    return Judgement(configuration.checksum, configuration.warnings)
+    return Judgement((configuration := reader.load(text)).checksum, configuration.warnings)
 
 
 def try_on(preview: ConfigurationPreview, configuration: Configuration) -> bytes | Untried:
     """Returns what a configuration would change, encoded, or the queues whose tasks are needed as well. Encoding
     takes a while too, because thousands of queues may change."""
+    # Imported here and below, because a text that is only judged needs none of it.
+    from kornel.core.service.configuration.configuration_wire import impact_message  # noqa: PLC0415
+
     if preview.configuration is not None:
         configuration = share_equal_parts(configuration, preview.configuration)
     impact = preview.impact_of(configuration)
@@ -135,8 +83,9 @@ def answer_request(reader: ConfigurationReader, receive: Callable[[], Any]) -> J
     request = receive()
     if not isinstance(request, PreviewRequest):
         return judge_with(reader, request)
-    moments = _receive_moments(receive)
-    preview = ConfigurationPreview(request.rm_id, reader.load(request.in_force), moments)
+    from kornel.core.telling.configuration.configuration_preview import ConfigurationPreview  # noqa: PLC0415
+
+    preview = ConfigurationPreview(request.rm_id, reader.load(request.in_force), _receive_moments(receive))
     return try_on(preview, reader.load(request.text))
 
 
@@ -144,7 +93,7 @@ def _receive_moments(receive: Callable[[], Any]) -> dict[str, PartitionMoment]:
     moments: dict[str, PartitionMoment] = {}
     rows: dict[tuple[str, str], list[Any]] = {}
     while (found := receive()) is not None:
-        if isinstance(found, PartitionMoment):
+        if hasattr(found, "watched"):
             moments[found.name] = found
         else:
             name, part, some = found
@@ -163,7 +112,7 @@ def _receive_moments(receive: Callable[[], Any]) -> dict[str, PartitionMoment]:
 
 def work_for_core(core: Core) -> None:
     """Answers one request."""
-    lower_priority(NICE)
+    lower_priority(10)
     reader = ConfigurationReader(core.receive())
     try:
         core.send(answer_request(reader, core.receive))

@@ -10,10 +10,12 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from contextlib import asynccontextmanager, contextmanager
-from typing import Final
+from typing import Final, TypeVar
 from weakref import WeakKeyDictionary
+
+from kornel.core.service.wire.status_codes import TooMany
 
 READERS_PART: Final = 0.16
 """The largest part of the time that readers get in the long run while the engine is busy."""
@@ -26,6 +28,8 @@ RATIO: Final = 4.0
 
 STEP_S: Final = 0.005
 """The longest step of a reader before other tasks have their turn."""
+
+T = TypeVar("T")
 
 LONGEST_REST_S: Final = 0.06
 """The longest time that the engine waits for readers, however long its own turn was."""
@@ -125,25 +129,41 @@ class Sharing:
 class WaitingLine:
     """A line of callers. ``waiting``: how many are in it, those who are being served included."""
 
-    def __init__(self, most: int, refuse: Callable[[], Exception], *, at_once: int = 1) -> None:
-        """Makes an empty line for *most* callers, of whom *at_once* are served at a time. *refuse* makes the error for
-        a caller who finds it full."""
+    def __init__(self, most: int, refusal: str, *, at_once: int = 1) -> None:
+        """Makes an empty line for *most* callers, of whom *at_once* are served at a time. *refusal* is what a caller
+        reads who finds it full."""
         self._most = most
-        self._refuse = refuse
+        self._refusal = refusal
         self._places = asyncio.Semaphore(at_once)
         self.waiting = 0
 
     @asynccontextmanager
     async def take_turn(self) -> AsyncIterator[None]:
-        """Waits for the caller's turn, which lasts as long as the context."""
+        """Waits for the caller's turn, which lasts as long as the context. Raises :class:`TooMany`."""
         if self.waiting >= self._most:
-            raise self._refuse()
+            raise TooMany(self._refusal)
         self.waiting += 1
         try:
             async with self._places:
                 yield
         finally:
             self.waiting -= 1
+
+
+async def in_turns(items: Iterable[T], step_s: float = STEP_S) -> AsyncIterator[T]:
+    """Yields *items*, of which a long answer is made. Other tasks have their turn after each step of *step_s*.
+
+    Whoever begins goes through all of them.
+    """
+    sharing, clock = Sharing.of_loop(), time.perf_counter
+    began = clock()
+    for item in items:
+        yield item
+        took_s = clock() - began
+        if took_s >= step_s:
+            with sharing.count_reading():
+                await sharing.pause_after(took_s)
+            began = clock()
 
 
 async def _yield_to_loop() -> None:

@@ -15,12 +15,14 @@ from structlog.typing import FilteringBoundLogger
 from kornel.core.domain.effects import AllocationRejected, Effect, NodeRejected
 from kornel.core.domain.health import CLAIM_CHECK, HealthCheck, HealthReport
 from kornel.core.domain.reasons import Rejection
-from kornel.core.service.calls.long_lists import AT_ONCE
 from kornel.core.service.machine.clock import SECOND_NS, Clock, Timer
 from kornel.core.telling.claims.claim_views import STALLED_NS
 from kornel.core.telling.partitions.partition_views import PartitionView
 from kornel.core.telling.reader import PartitionReader
 from kornel.shared.quantities import parse_duration
+
+AT_ONCE: Final = 50
+"""The claims looked at before others get their turn."""
 
 INTERVAL_KEY: Final = "health.checkInterval"
 DEFAULT_INTERVAL_NS: Final = 30 * SECOND_NS

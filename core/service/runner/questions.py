@@ -10,7 +10,6 @@ from contextlib import contextmanager
 from typing import Final, TypeVar
 
 from kornel.core.service.machine.loop_time import Sharing, WaitingLine
-from kornel.core.service.wire.status_codes import TooMany
 
 MOST_WAITING: Final = 32
 
@@ -29,7 +28,7 @@ class Questions:
 
     def __init__(self, beside: Questions | None = None) -> None:
         """Makes an empty queue. If the queue *beside* is held back, this one is held back as well."""
-        self._line = WaitingLine(MOST_WAITING, lambda: TooMany("too many questions wait for an answer"))
+        self._line = WaitingLine(MOST_WAITING, "too many questions wait for an answer")
         self._rested_at = 0.0
         self._settled: asyncio.Event = asyncio.Event() if beside is None else beside._settled
         self._settled.set()

@@ -37,8 +37,8 @@ class ConfigurationService:
 
     async def _update(self, request: pb.UpdateConfigurationRequest) -> pb.UpdateConfigurationResponse:
         configurator = self._managers.place_for(request.rm_id).configurator
-        with configurator.judge.changes.take_room() as room:
-            room.add(len(request.config))
+        with configurator.judge.changes.take_room() as add_bytes:
+            add_bytes(len(request.config))
             outcome = await configurator.update(
                 UpdateConfiguration(
                     rm_id=request.rm_id,
@@ -57,8 +57,8 @@ class ConfigurationService:
     async def _validate(self, request: pb.ValidateConfigurationRequest) -> pb.ValidateConfigurationResponse:
         try:
             configurator = self._managers.leader.configurator
-            with configurator.judge.rooms.take_room() as room:
-                room.add(len(request.config))
+            with configurator.judge.rooms.take_room() as add_bytes:
+                add_bytes(len(request.config))
                 judgement = await configurator.judge_text(request.config)
         except ConfigError as error:
             return pb.ValidateConfigurationResponse(

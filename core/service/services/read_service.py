@@ -27,7 +27,7 @@ from kornel.core.service.wire.status_codes import (
     UnknownQueue,
     say_no_partition,
 )
-from kornel.core.telling.applications.application_views import ApplicationSummary, summary_of
+from kornel.core.telling.applications.application_views import ApplicationSummary, ApplicationView
 from kornel.core.telling.claims.claim_views import ClaimView, UnknownClaimKind, select_claims
 from kornel.core.telling.encoding.kornel_v1 import (
     ENCODERS,
@@ -35,6 +35,7 @@ from kornel.core.telling.encoding.kornel_v1 import (
     encode_application_summary,
     encode_claim,
     encode_domain,
+    encode_ended_summary,
     encode_health,
     encode_level,
     encode_node,
@@ -113,19 +114,19 @@ class ReadService:
             return pb.ListApplicationsResponse(applications=page.encoded, next_page_token=following)
         end = _end_of(request.page_token)
 
-        def ended() -> Iterable[ApplicationSummary]:
+        def ended() -> Iterable[ApplicationView]:
             past = (
                 views.rejected_applications()
                 if request.kind == pb.APPLICATION_KIND_REJECTED
                 else views.finished_applications()
             )
-            ordered = sorted(map(summary_of, past), key=lambda view: (view.finished_ns, view.application_id))
+            ordered = sorted(past, key=lambda view: (view.finished_ns, view.application_id))
             return (view for view in ordered if (view.finished_ns, view.application_id) > end)
 
-        page = await self._lists.make_page(ended, size, encode_application_summary, test)
-        last = page.last
-        following = _token(f"{last.finished_ns} {last.application_id}") if page.more and last is not None else ""
-        return pb.ListApplicationsResponse(applications=page.encoded, next_page_token=following)
+        found = await self._lists.make_page(ended, size, encode_ended_summary, test)
+        last = found.last
+        following = _token(f"{last.finished_ns} {last.application_id}") if found.more and last is not None else ""
+        return pb.ListApplicationsResponse(applications=found.encoded, next_page_token=following)
 
     async def _get_application(self, request: pb.GetApplicationRequest) -> pb.GetApplicationResponse:
         views, wanted = self._views_of(request.partition), request.application_id
@@ -220,13 +221,13 @@ def fill_answer(found: Iterable[Refusal]) -> Iterator[pb.Refusal]:
         yield refusal
 
 
-def _make_test(request: pb.ListApplicationsRequest) -> Callable[[ApplicationSummary], bool]:
+def _make_test(request: pb.ListApplicationsRequest) -> Callable[[ApplicationSummary | ApplicationView], bool]:
     state = _STATES.get(request.state.lower())
     if request.state and state is None:
         raise InvalidRequest(f"no application has state {request.state!r}, the states are {', '.join(AppState)}")
     queue, user = request.queue.lower(), request.user
 
-    def passes(summary: ApplicationSummary) -> bool:
+    def passes(summary: ApplicationSummary | ApplicationView) -> bool:
         return (
             (state is None or summary.state is state)
             and (not user or summary.user == user)

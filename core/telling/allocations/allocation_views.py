@@ -13,18 +13,11 @@ from kornel.core.domain.resources import Resources
 from kornel.core.model.allocations import Allocation
 from kornel.core.model.applications import Application
 from kornel.core.model.nodes import ForeignLoad, Node
+from kornel.core.model.not_placed import Failures
 from kornel.core.state.partition_state import PartitionState
 from kornel.core.state.waiting import failing
 
 Tags = tuple[tuple[str, str], ...]
-
-
-class LogEntry(NamedTuple):
-    """A reason that has kept an ask from being placed ``times`` times."""
-
-    message: str
-    last_ns: int
-    times: int
 
 
 class AskView(NamedTuple):
@@ -34,7 +27,7 @@ class AskView(NamedTuple):
     """The ask as it was sent last. Encoders take its fields by name."""
     created_ns: int
     resources: Resources
-    log: tuple[LogEntry, ...]
+    log: Failures
     triggered_preemption: bool
     attempted: bool
     """Tells whether the scheduler has tried to place it, or equal asks."""
@@ -98,7 +91,7 @@ def ask_view(pending: Allocation) -> AskView:
         spec,
         pending.created_ns,
         pending.shape.resources,
-        tuple([LogEntry(failure.message, failure.last_ns, failure.times) for failure in reversed(failures)]),
+        failures[::-1],
         pending.triggered,
         bool(failures) or reservation is not None or (group is not None and group.parked_at is not None),
         pending.scale_up,

@@ -19,7 +19,6 @@ from kornel.core.state.waiting import failing
 from kornel.core.telling.allocations.blockers import find_blockers
 from kornel.core.telling.allocations.explanation import (
     ApplicationReport,
-    AskFailure,
     AskReport,
     EqualAsks,
     LostWork,
@@ -56,7 +55,6 @@ def explain_work(state: PartitionState, index: ReadingIndex, name: str, now_ns: 
 def ask_standing(ask: Allocation) -> AskReport:
     """Returns where *ask* waits and why its attempts failed, at constant cost, without a search for blockers."""
     stands, node_id = _describe_standing(ask)
-    failures = failing.failures_of(ask)
     return AskReport(
         ask.spec.key,
         ask.application.application_id,
@@ -66,7 +64,7 @@ def ask_standing(ask: Allocation) -> AskReport:
         ask.priority,
         ask.shape.resources,
         ask.created_ns,
-        failures=tuple([AskFailure(*failure) for failure in failures]),
+        failures=failing.failures_of(ask),
     )
 
 

@@ -10,15 +10,8 @@ from typing import NamedTuple
 
 from kornel.core.domain.effects import VictimRecord
 from kornel.core.domain.resources import Resources
+from kornel.core.model.not_placed import Failures
 from kornel.core.preemption.foresight import PreemptionOutlook
-
-
-class AskFailure(NamedTuple):
-    """Something that kept an ask from being placed ``times`` times, the last time at ``last_ns``."""
-
-    message: str
-    times: int
-    last_ns: int
 
 
 class Level(StrEnum):
@@ -200,7 +193,7 @@ class AskReport(NamedTuple):
     position: Position | None = None
     preemption: PreemptionOutlook | None = None
     preempted: PreemptedWork | None = None
-    failures: tuple[AskFailure, ...] = ()
+    failures: Failures = ()
 
 
 class EqualAsks(NamedTuple):

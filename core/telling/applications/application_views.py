@@ -119,6 +119,7 @@ class ApplicationSummary(NamedTuple):
     pending: Resources
     allocations: int
     asks: int
+    oldest_ask_ns: int
 
 
 _PIECE: Final = 256
@@ -145,24 +146,15 @@ class ApplicationViews:
 
     def all_views(self) -> Iterator[ApplicationView]:
         """Shows all live applications, by ID."""
-        for application_id in sorted(self._live):
-            application = self._live.get(application_id)
-            if application is not None:
-                yield self.view_of(application)
+        return map(self.view_of, self._by_id())
 
     def of_queue(self, path: str) -> Iterator[ApplicationView]:
         """Shows the live applications in the queue at *path*, not below it, by ID."""
-        for application in self._in_queue(path):
-            yield self.view_of(application)
+        return map(self.view_of, self._in_queue(path))
 
     def view_of(self, application: Application) -> ApplicationView:
         """Shows one live application with everything it asks for and holds."""
-        waiting = application.asks
-        asks = (
-            [ask_view(waiting[key]) for key in sorted(waiting) if waiting[key].place is not AskPlace.REPLACING]
-            if waiting
-            else []
-        )
+        asks = [view for piece in _asks(application) for view in piece] if application.asks else []
         reserved = tuple([ask.spec.key for ask in asks if ask.reserved_node])
         return self._make_view(application, tuple(asks), tuple(self._allocations.of_application(application)), reserved)
 
@@ -175,8 +167,7 @@ class ApplicationViews:
 
     def list_summaries(self, after: str) -> Iterator[ApplicationSummary]:
         """Shows summaries of all live applications whose IDs come after *after*, by ID."""
-        for application in self._by_id(after):
-            yield self._make_summary(application)
+        return map(self._make_summary, self._by_id(after))
 
     def finished_views(self, now_ns: int) -> Iterator[ApplicationView]:
         """Shows the applications that have completed, failed or were removed, the oldest first."""
@@ -272,6 +263,7 @@ class ApplicationViews:
             resources(_pending_amounts(application)),
             len(application.allocations),
             len(application.asks),
+            min((ask.created_ns for ask in application.asks.values()), default=0),
         )
 
     def _ended_view(self, ended: EndedApplication) -> ApplicationView:
@@ -282,23 +274,6 @@ class ApplicationViews:
                 self._ended = {known: shown for known, shown in self._ended.items() if known in remembered}
             view = self._ended[ended] = _ended_view(ended, self._partition)
         return view
-
-
-def summary_of(view: ApplicationView) -> ApplicationSummary:
-    """Returns the summary of an ended application."""
-    return ApplicationSummary(
-        view.application_id,
-        view.queue,
-        view.user,
-        view.state,
-        view.submitted_ns,
-        view.finished_ns,
-        view.used,
-        view.placeholder,
-        view.pending,
-        len(view.allocations),
-        len(view.asks),
-    )
 
 
 def _ended_view(ended: EndedApplication, partition: str) -> ApplicationView:

@@ -15,11 +15,11 @@ from kornel.core.domain.effects import VictimRecord
 from kornel.core.domain.health import HealthReport
 from kornel.core.domain.resources import clamp_int64
 from kornel.core.domain.secrets import without_secrets
+from kornel.core.model.not_placed import Failure, Failures
 from kornel.core.preemption.foresight import LawTally, PreemptionOutlook
-from kornel.core.telling.allocations.allocation_views import AllocationView, AskView, ForeignView, LogEntry
+from kornel.core.telling.allocations.allocation_views import AllocationView, AskView, ForeignView
 from kornel.core.telling.allocations.explanation import (
     ApplicationReport,
-    AskFailure,
     AskReport,
     Blocker,
     EqualAsks,
@@ -57,7 +57,7 @@ from kornel.v1 import configuration_pb2, explain_pb2, read_pb2, status_pb2
 ENCODERS: Final = Encoders()
 
 
-def _last_failure(log: tuple[LogEntry, ...]) -> str:
+def _last_failure(log: Failures) -> str:
     return log[-1].message if log else ""
 
 
@@ -103,10 +103,14 @@ encode_application_summary: Final = ENCODERS.add(
     {"allocation_count": "allocations", "ask_count": "asks"},
 )
 
-ENCODERS.add(
+encode_ended_summary: Final = ENCODERS.add(
     ApplicationView,
     read_pb2.ApplicationSummary,
-    {"allocation_count": made(len, "allocations"), "ask_count": made(len, "asks")},
+    {
+        "allocation_count": made(len, "allocations"),
+        "ask_count": made(len, "asks"),
+        "oldest_ask_ns": made(lambda asks: min((ask.created_ns for ask in asks), default=0), "asks"),
+    },
     left_out=(
         "partition", "groups", "max_used", "started_ns", "rejected", "states", "placeholders", "reservations",
         "priority", "spent", "backoff_until_ns", "tags", "shortfalls",
@@ -223,7 +227,7 @@ encode_status: Final = ENCODERS.add(
     ),
 )
 
-ENCODERS.add(AskFailure, status_pb2.AskFailure, {"count": "times"})
+ENCODERS.add(Failure, status_pb2.AskFailure, {"count": "times"})
 
 encode_standing: Final = ENCODERS.add(
     AskReport,
@@ -262,7 +266,7 @@ ENCODERS.add(LawTally, explain_pb2.Protection, {"queue_count": "queues", "alloca
 
 ENCODERS.add(PreemptionOutlook, explain_pb2.PreemptionOutlook, {"protections": "protected"})
 
-ENCODERS.add(AskFailure, explain_pb2.BlockedBefore, {"count": "times"})
+ENCODERS.add(Failure, explain_pb2.BlockedBefore, {"count": "times"})
 
 _encode_preempted: Final = ENCODERS.add(
     PreemptedWork, explain_pb2.PreemptedWork, {"taken_by_application_id": "taken_by_application"}

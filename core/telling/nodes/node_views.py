@@ -66,18 +66,6 @@ _HOST: Final = ("si/hostname", "si.io/hostname")
 _RACK: Final = ("si/rackname", "si.io/rackname")
 
 
-def node_views(state: PartitionState, kept: KeptViews) -> Iterator[NodeView]:
-    """Shows all nodes, by ID."""
-    for node in nodes_by_id(state):
-        yield node_view(state, node, kept)
-
-
-def node_summaries(state: PartitionState, after: str) -> Iterator[NodeSummary]:
-    """Shows summaries of all nodes whose IDs come after *after*, by ID."""
-    for node in nodes_by_id(state, after):
-        yield node_summary(state, node)
-
-
 def node_view(state: PartitionState, node: Node, kept: KeptViews) -> NodeView:
     """Shows one node with everything on it."""
     return node_head(state, node)._replace(

@@ -575,6 +575,7 @@ class ApplicationSummary(_message.Message):
     PENDING_FIELD_NUMBER: _builtins.int
     ALLOCATION_COUNT_FIELD_NUMBER: _builtins.int
     ASK_COUNT_FIELD_NUMBER: _builtins.int
+    OLDEST_ASK_NS_FIELD_NUMBER: _builtins.int
     application_id: _builtins.str
     """Its ID. One that ended may share it with others."""
     queue: _builtins.str
@@ -591,6 +592,8 @@ class ApplicationSummary(_message.Message):
     """Allocations, placeholders included."""
     ask_count: _builtins.int
     """Pending asks."""
+    oldest_ask_ns: _builtins.int
+    """When the pending ask that has waited longest came. 0: none waits."""
     @_builtins.property
     def used(self) -> _containers.ScalarMap[_builtins.str, _builtins.int]:
         """Held by real allocations."""
@@ -617,10 +620,11 @@ class ApplicationSummary(_message.Message):
         pending: _abc.Mapping[_builtins.str, _builtins.int] | None = ...,
         allocation_count: _builtins.int = ...,
         ask_count: _builtins.int = ...,
+        oldest_ask_ns: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["allocation_count", b"allocation_count", "application_id", b"application_id", "ask_count", b"ask_count", "finished_ns", b"finished_ns", "pending", b"pending", "placeholder", b"placeholder", "queue", b"queue", "state", b"state", "submitted_ns", b"submitted_ns", "used", b"used", "user", b"user"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["allocation_count", b"allocation_count", "application_id", b"application_id", "ask_count", b"ask_count", "finished_ns", b"finished_ns", "oldest_ask_ns", b"oldest_ask_ns", "pending", b"pending", "placeholder", b"placeholder", "queue", b"queue", "state", b"state", "submitted_ns", b"submitted_ns", "used", b"used", "user", b"user"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -110,7 +110,7 @@ func (s *scheduling) run(ctx context.Context) error {
 		return fmt.Errorf("read the configuration: %w", err)
 	}
 	k8shim := shim.NewShimScheduler(remote, conf.GetSchedulerConf(), configMaps)
-	remote.DependsOnPlacements(tasks.DependOnPlacements(k8shim.GetContext))
+	remote.FindPods(tasks.FindPods(k8shim.GetContext))
 	started := make(chan error, 1)
 	go func() { started <- k8shim.Run() }()
 	select {

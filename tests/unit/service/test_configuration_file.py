@@ -76,7 +76,7 @@ class Desk:
             default=text("a"),
             on_problem=self.problems.append,
         )
-        self.file = ConfigurationFile(path, text("a"), self.configurator, clock=self.clock, logger=logger)
+        self.file = ConfigurationFile(path, text("a"), self.configurator, logger=logger)
         self.running = asyncio.create_task(self.runner.run())
 
     async def looks(self, times: int = 2) -> None:

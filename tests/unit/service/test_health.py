@@ -10,9 +10,8 @@ import structlog
 
 from kornel.core.domain.commands import Command
 from kornel.core.domain.effects import NodeRejected
-from kornel.core.service.calls.long_lists import AT_ONCE
 from kornel.core.service.machine.clock import SECOND_NS, ManualClock
-from kornel.core.service.managers.health import DEFAULT_INTERVAL_NS, HealthKeeper, check_interval_ns
+from kornel.core.service.managers.health import AT_ONCE, DEFAULT_INTERVAL_NS, HealthKeeper, check_interval_ns
 from kornel.core.state.partition_state import PartitionState
 from kornel.core.telling.reader import Reader
 from tests.scenarios.stage import Stage

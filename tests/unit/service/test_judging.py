@@ -89,10 +89,10 @@ async def test_no_process_is_left_once_nobody_judges_any_more(judge: Judge) -> N
 
 
 async def test_there_is_room_for_so_many_texts_and_bytes(judge: Judge) -> None:
-    with judge.rooms.take_room() as room:
-        room.add(MOST_BYTES)
-        with judge.rooms.take_room() as other, pytest.raises(TooMany):
-            other.add(1)
+    with judge.rooms.take_room() as add_bytes:
+        add_bytes(MOST_BYTES)
+        with judge.rooms.take_room() as add_more, pytest.raises(TooMany):
+            add_more(1)
     rooms = [judge.rooms.take_room() for _ in range(MOST_TEXTS)]
     for taken in rooms:
         taken.__enter__()
@@ -100,5 +100,5 @@ async def test_there_is_room_for_so_many_texts_and_bytes(judge: Judge) -> None:
         pass
     for taken in rooms:
         taken.__exit__(None, None, None)
-    with judge.rooms.take_room() as room:
-        room.add(MOST_BYTES)
+    with judge.rooms.take_room() as add_bytes:
+        add_bytes(MOST_BYTES)

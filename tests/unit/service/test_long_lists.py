@@ -4,8 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
+from itertools import count
+from types import SimpleNamespace
 
-from kornel.core.service.calls.long_lists import AT_ONCE, MOST_WAITING, ListPage, LongLists
+import pytest
+
+from kornel.core.service.calls.long_lists import MOST_WAITING, STEP_S, ListPage, LongLists
+from kornel.core.service.machine import loop_time
 from kornel.core.service.wire.status_codes import TooMany
 
 
@@ -16,6 +21,17 @@ def test_a_page_ends_where_it_is_full() -> None:
     assert asyncio.run(make(2)) == ListPage(["1", "3"], 3, more=True)
     assert asyncio.run(make(5)) == ListPage(["1", "3", "5", "7", "9"], 9, more=False)
     assert asyncio.run(LongLists().make_page(lambda: (), 5, str)) == ListPage([], None, more=False)
+
+
+AT_ONCE = 50
+"""The entries that are encoded in one step, by the clock of these tests."""
+
+
+@pytest.fixture(autouse=True)
+def readings(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A clock that each look at it moves by as long as an entry takes."""
+    looks = count()
+    monkeypatch.setattr(loop_time, "time", SimpleNamespace(perf_counter=lambda: next(looks) * STEP_S / (AT_ONCE - 1)))
 
 
 def test_each_turn_of_the_loop_has_one_step_of_one_list_at_most() -> None:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from kornel.core.domain.commands import AnswerCallbacks, AttachCallbacks, PredicatesAnswer
 from kornel.core.domain.effects import PredicatesAsked
 from kornel.core.engine.engine import Engine
+from kornel.core.model.not_placed import Failure
 from kornel.core.state.asks import reservations
-from kornel.core.telling.allocations.explanation import AskFailure, AskReport
+from kornel.core.telling.allocations.explanation import AskReport
 from kornel.core.telling.explain import AskStanding, Named
 from kornel.core.telling.reader import Reader
 from tests.reading import read
@@ -67,7 +68,7 @@ def test_an_ask_that_waits_for_an_answer_is_held() -> None:
     found = report(engine, "k")
     assert found is not None
     assert (found.state, found.node_id) == ("Pending", "")
-    assert AskFailure("taint", 1, 30) in found.failures
+    assert Failure("taint", 1, 30) in found.failures
 
 
 def test_an_explanation_tells_nobody_of_a_limit() -> None:

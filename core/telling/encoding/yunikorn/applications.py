@@ -8,7 +8,8 @@ from typing import Final
 import orjson
 
 from kornel.core.domain.application_states import AppState, StateEntry
-from kornel.core.telling.allocations.allocation_views import AllocationView, AskView, LogEntry
+from kornel.core.model.not_placed import Failure
+from kornel.core.telling.allocations.allocation_views import AllocationView, AskView
 from kornel.core.telling.applications.application_views import (
     ApplicationParts,
     ApplicationView,
@@ -65,7 +66,7 @@ ASK: Final = Document(
             listed(
                 Document(
                     "",
-                    LogEntry,
+                    Failure,
                     {
                         "message": always(TEXT, "message"),
                         "lastOccurrence": always(TIME_NS, "last_ns"),

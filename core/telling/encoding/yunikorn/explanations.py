@@ -7,11 +7,11 @@ from typing import Any, Final, NamedTuple
 
 from kornel.core.domain.effects import PreemptionDecided, VictimRecord
 from kornel.core.domain.reasons import Outcome
+from kornel.core.model.not_placed import Failure
 from kornel.core.preemption.foresight import LawTally, PreemptionOutlook, PreemptionVerdict
 from kornel.core.preemption.registry import allowed_by
 from kornel.core.telling.allocations.explanation import (
     ApplicationReport,
-    AskFailure,
     AskReport,
     Blocker,
     EqualAsks,
@@ -167,7 +167,7 @@ ASK_REPORT: Final = Document(
             listed(
                 Document(
                     "",
-                    AskFailure,
+                    Failure,
                     {
                         "message": always(TEXT, "message"),
                         "count": always(COUNT, "times"),

@@ -1,0 +1,177 @@
+package scheduler
+
+import (
+	"context"
+	"strings"
+	"sync"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+)
+
+// overtakenTimeout is how long a dependent question waits for places that were promised before a rule was known. The core need
+// not take such a place, and then it is waited for in vain, once.
+const overtakenTimeout = 2 * time.Second
+
+// dependents tells which pods depend on where others run: by a rule of their own, or because a rule of another pod that the core
+// knows is about them. A pod that depends once does so until it ends, so that each of its placements is acknowledged.
+type dependents struct {
+	mu   sync.Mutex
+	find func(key string) *v1.Pod
+	// rules has each different rule once, as many pods of one owner have the same.
+	rules map[string]*sharedRule
+	// known has the names of the rules of each pod whose rules were read, and depending the pods that depend.
+	known     map[string][]string
+	depending map[string]struct{}
+	// promised has the pods that did not depend when the shim said yes, and whose placement has not come yet.
+	promised map[string]struct{}
+	// overtaken has those of them that a rule which came later is about, and settled is closed when there are none any more.
+	overtaken map[string]struct{}
+	settled   chan struct{}
+	patience  time.Duration
+}
+
+type sharedRule struct {
+	rule
+	owners int
+}
+
+func newDependents() *dependents {
+	return &dependents{
+		find:      func(string) *v1.Pod { return nil },
+		rules:     map[string]*sharedRule{},
+		known:     map[string][]string{},
+		depending: map[string]struct{}{},
+		promised:  map[string]struct{}{},
+		overtaken: map[string]struct{}{},
+		patience:  overtakenTimeout,
+	}
+}
+
+// depends tells whether the pod of an ask depends on where others run. From then on its own rules are kept in mind.
+func (d *dependents) depends(key string) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	pod := d.find(key)
+	if pod == nil {
+		return false
+	}
+	d.read(key, pod)
+	return d.judge(key, pod)
+}
+
+func (d *dependents) judge(key string, pod *v1.Pod) bool {
+	if _, found := d.depending[key]; found {
+		return true
+	}
+	found := dependsOnPlacements(pod)
+	if !found {
+		for _, each := range d.rules {
+			if each.matches(pod) {
+				found = true
+				break
+			}
+		}
+	}
+	if found {
+		d.depending[key] = struct{}{}
+	}
+	return found
+}
+
+// read keeps the rules of a pod that is seen for the first time.
+func (d *dependents) read(key string, pod *v1.Pod) {
+	if _, found := d.known[key]; found {
+		return
+	}
+	names := []string{}
+	for _, each := range rulesAbout(pod) {
+		name := strings.Join(each.namespaces, ",") + " " + each.selector.String()
+		names = append(names, name)
+		shared := d.rules[name]
+		if shared == nil {
+			shared = &sharedRule{rule: each}
+			d.rules[name] = shared
+			d.overtake(each)
+		}
+		shared.owners++
+	}
+	d.known[key] = names
+}
+
+// overtake notes who was promised a place before the rule was known.
+func (d *dependents) overtake(about rule) {
+	for key := range d.promised {
+		if pod := d.find(key); pod != nil && about.matches(pod) {
+			if len(d.overtaken) == 0 {
+				d.settled = make(chan struct{})
+			}
+			d.overtaken[key] = struct{}{}
+		}
+	}
+}
+
+// promise notes that the shim may say yes to a pod that does not depend, before it judges its nodes.
+func (d *dependents) promise(key string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.promised[key] = struct{}{}
+}
+
+// settle notes that the shim has taken over the placement of a pod, or that it will be asked again before there is one.
+func (d *dependents) settle(key string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.release(key)
+}
+
+func (d *dependents) release(key string) {
+	delete(d.promised, key)
+	if _, found := d.overtaken[key]; found {
+		delete(d.overtaken, key)
+		if len(d.overtaken) == 0 {
+			close(d.settled)
+		}
+	}
+}
+
+// settleAll forgets what was promised: a core to which everything is reported again asks anew.
+func (d *dependents) settleAll() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	clear(d.promised)
+	if len(d.overtaken) > 0 {
+		clear(d.overtaken)
+		close(d.settled)
+	}
+}
+
+// await waits until the shim has taken over what was promised before the rules were known by which it is judged now.
+func (d *dependents) await(ctx context.Context) {
+	d.mu.Lock()
+	waiting, settled := len(d.overtaken) > 0, d.settled
+	d.mu.Unlock()
+	if !waiting {
+		return
+	}
+	select {
+	case <-settled:
+	case <-time.After(d.patience):
+		d.settleAll()
+	case <-ctx.Done():
+	}
+}
+
+// forget drops what is known of a pod that has ended.
+func (d *dependents) forget(key string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.release(key)
+	delete(d.depending, key)
+	for _, name := range d.known[key] {
+		if d.rules[name].owners--; d.rules[name].owners == 0 {
+			delete(d.rules, name)
+		}
+	}
+	delete(d.known, key)
+}
