@@ -7,7 +7,8 @@ Left out are those of whom the words of the rules say that nothing that changed 
 is woken when it has been chosen who may save there, because an ask begins to save before others are tried
 (preemption.md B.7, "Below limits"), and only those that wait can be chosen. An application that waits for a limit of
 applications is woken if that lets it start, because meanwhile it lends its queue no rank (G.1). Those that wait for
-room on a node are tried while there is some for them, or a try may do more than take that (scheduling.md 7.2).
+room on a node are tried while there is some for them, or a try may do more than take that (scheduling.md 7.2). Who may
+use what is saved is judged from the words of the rule.
 """
 
 from __future__ import annotations
@@ -28,12 +29,12 @@ from kornel.core.model.orders.waiting_rooms import WaitingRoom
 from kornel.core.model.queues import Queue
 from kornel.core.model.shapes import book_amounts
 from kornel.core.model.users import Account
-from kornel.core.policies.claim_order import admits_beside, is_let_through
 from kornel.core.state.partition_state import PartitionState
 from kornel.core.state.waiting import admission, turns, waking
 from kornel.core.state.waiting.places import move_ask, refused_asks, resume_waiting
 from kornel.core.state.waiting.rooms import activate_group, look_again, offer_application, park_without_node
-from kornel.core.state.waiting.waking import lends_room
+from tests.properties.held_room import has_room
+from tests.properties.lending import is_kept_below
 
 AT_A_GAIN: Final = ("wake_for_node", "wake_for_queue", "wake_for_account", "wake_for_turn", "wake_for_domains")
 """The functions of the engine that are called when something was gained; ``wake_waiting`` is called otherwise, too."""
@@ -97,9 +98,7 @@ def _list_limits(state: PartitionState) -> list[Queue | Account]:
 
 def _may_be_let(state: PartitionState, group: AskGroup, limit: Queue | Account) -> bool:
     """Tells whether *limit* has room for *group* now, which nobody else saves there."""
-    pairs, claim = group.shape.pairs, limit.saving
-    beside = claim is None or admits_beside(limit, pairs, claim)
-    return limit.admits(pairs) and (beside or is_let_through(group.first_ask(), claim, state.guarantee_mode))
+    return limit.admits(group.shape.pairs) and not is_kept_below(state, group.first_ask())
 
 
 def _wake_at_limits_before(first_group: Callable[[PartitionState], AskGroup | None]) -> Callable[..., AskGroup | None]:
@@ -141,7 +140,8 @@ def _may_gain(state: PartitionState, group: AskGroup) -> bool:
         return True
     if any(_may_inherit(ask, holder) for ask in group.unordered_asks() for holder in leaf.claimants):
         return True
-    return any(node.has_room_for(group.shape) or lends_room(state, node, ask) for node in state.node_order)
+    devices = ask.shape.devices
+    return any(has_room(state, node, ask) and node.has_devices(devices, ask) for node in state.node_order)
 
 
 def _may_inherit(ask: Allocation, holder: Allocation) -> bool:
