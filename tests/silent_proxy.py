@@ -23,11 +23,13 @@ class SilentProxy:
 
     async def pump(self, source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> None:
         """Passes bytes on until *source* ends."""
+        due_s = 0.0
         with suppress(OSError):
             while data := await source.read(65_536):
                 if not self.silent:
                     now_s = asyncio.get_running_loop().time()
-                    due_s = max(now_s + self.delay_s, self.held_until_s)
+                    # Never before what came earlier, also when the delay has just become shorter.
+                    due_s = max(now_s + self.delay_s, self.held_until_s, due_s + 1e-6)
                     asyncio.get_running_loop().call_at(due_s, sink.write, data)
             if not self.silent:
                 asyncio.get_running_loop().call_later(2 * self.delay_s, sink.close)

@@ -139,6 +139,7 @@ async def test_the_clock_of_the_database_may_be_set(postgres: Postgres, tmp_path
         await shim.hear_all(second.channel, "last", set(check_heard(shim, postgres.url)))
 
 
+@pytest.mark.long
 async def test_a_slow_database_that_stands_still_for_a_second_changes_no_leader(
     postgres: Postgres, tmp_path: Path
 ) -> None:

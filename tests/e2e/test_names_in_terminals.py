@@ -69,6 +69,14 @@ NOT_RUN = {
 }
 
 
+CAPACITY = """<configuration>
+<property><name>yarn.scheduler.capacity.root.queues</name><value>a\u202e\u200b\u2066,b\u3164&#10;FORGED</value></property>
+<property><name>yarn.scheduler.capacity.root.a\u202e.capacity</name><value>half\u2028FORGED</value></property>
+<property><name>yarn.scheduler.capacity.no\u202esuch&#10;FORGED</name><value>[red]x[/]\x85\x9b</value></property>
+</configuration>"""
+"""What XML can say of them."""
+
+
 def commands(file: Path, folder: Path) -> dict[str, list[Sequence[str]]]:
     """Arguments of every command, the last one where it cannot be run again after."""
     path, journal = str(file), str(folder / "journal.db")
@@ -93,10 +101,12 @@ def commands(file: Path, folder: Path) -> dict[str, list[Sequence[str]]]:
         "claims": [[], ["--node", NODE], ["--app", STARVED], ["--kind", BAD]],
         "users": [[], ["--sort", "vcore"], ["--sort", BAD]],
         "top": [["--count", "1"], ["--count", "1", "--users"]],
+        "waits": [[], ["--by", "queue"], ["--by", "user"], ["--by", BAD], ["--queue", "none" + BAD]],
         "health": [[], ["--checks"]],
         "dump": [[]],
         "config check": [[path]],
         "config preview": [[path]],
+        "config from-yarn": [[str(folder / "capacity.xml")], [path], ["none" + BAD], [path, "--cluster", BAD]],
         "config history": [[], ["--all"]],
         "config show": [["1"], [BAD]],
         "config diff": [["1", "2"], [BAD + "/1", "2"]],
@@ -243,6 +253,7 @@ async def test_no_command_writes_what_cannot_be_seen(tmp_path: Path) -> None:
     """As text and as JSON, on standard output and standard error; and JSON still means the names."""
     file = tmp_path / "queues.yaml"
     file.write_text(OTHER, encoding="utf-8")
+    (tmp_path / "capacity.xml").write_text(CAPACITY, encoding="utf-8")
     await write_journal(tmp_path / "journal.db")
     async with core_with(str(tmp_path / "history.db"), tmp_path) as core:
         await fill(core)

@@ -135,6 +135,13 @@ class LastLook:
         self._marks: dict[Queue, dict[int, int]] = {}
         """By queue and guaranteed type, the amount above the guarantee up to which refusals hold."""
 
+    def drop_state(self) -> None:
+        """Keeps nothing of the last look, as nobody waits for the next one."""
+        self.rules = None
+        self._versions.clear()
+        self._amounts.clear()
+        self._marks.clear()
+
     def find_changes(self, state: PartitionState) -> Changes | None:
         """Returns what has changed since the last look; ``None``: anything may have."""
         moved = _find_changed(self._amounts, state.queues.values(), _amounts_of, _copy_amounts)
@@ -264,15 +271,22 @@ class QuestionGate:
             if known is not None:
                 known.asks.pop(ask, None)
                 if not known.asks:
-                    del self._known[question]
+                    self._drop_question(question)
 
     def keep_only(self, leaves: set[Queue]) -> None:
         """Drops the questions of all other leaves."""
-        self._known = {question: known for question, known in self._known.items() if question[0] in leaves}
+        for question in [question for question in self._known if question[0] not in leaves]:
+            self._drop_question(question)
 
     def clear(self) -> None:
         """Drops all questions; the caller has to make the waiting asks due."""
         self._known.clear()
+        self._last.drop_state()
+
+    def _drop_question(self, question: Question) -> None:
+        del self._known[question]
+        if not self._known:
+            self._last.drop_state()
 
     def let_out(self, state: PartitionState, now_ns: int) -> list[Allocation]:
         """Returns the asks whose search may be repeated now; they wait here no more."""
@@ -296,13 +310,13 @@ class QuestionGate:
                 found += known.asks
                 known.asks = {}
             elif now_ns > known.not_before_ns + known.pause_ns:
-                del self._known[question]
+                self._drop_question(question)
         return found
 
     def watch(self, state: PartitionState, now_ns: int) -> None:
         """Makes sure, as a slice ends, that changes from now on are seen, and sets the timer for the next look."""
         if not self._known:
-            self._last.rules = self._later_ns = None
+            self._later_ns = None
             return
         if self._last.rules is None:
             # Changes that this slice made after the refusals are not told apart, so the first look doubts them.
