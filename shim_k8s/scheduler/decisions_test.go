@@ -13,6 +13,7 @@ import (
 
 	kornel "kornel/clients/go"
 	"kornel/clients/go/fakecore"
+	"kornel/clients/go/kornelv1"
 )
 
 // A picky shim gives up a message at the first allocation that it cannot take over, as the real one does.
@@ -32,6 +33,7 @@ func TestAnAllocationThatTheShimCannotTakeOverDoesNotTakeOthersAlong(t *testing.
 	shim := newStandIn()
 	taker := &decisions{
 		callback: picky{shim}, dependents: newDependents(), unconfirmed: &unconfirmed{}, counts: &counts{},
+		acknowledge: func(...*kornelv1.PlacementKey) {},
 		logger: slog.New(slog.NewTextHandler(io.Discard, nil)),
 	}
 	taker.ReceiveAllocations(&si.AllocationResponse{
