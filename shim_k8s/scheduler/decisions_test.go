@@ -34,7 +34,7 @@ func TestAnAllocationThatTheShimCannotTakeOverDoesNotTakeOthersAlong(t *testing.
 	taker := &decisions{
 		callback: picky{shim}, dependents: newDependents(), unconfirmed: &unconfirmed{}, counts: &counts{},
 		acknowledge: func(...*kornelv1.PlacementKey) {},
-		logger: slog.New(slog.NewTextHandler(io.Discard, nil)),
+		logger:      slog.New(slog.NewTextHandler(io.Discard, nil)),
 	}
 	taker.ReceiveAllocations(&si.AllocationResponse{
 		New:      []*si.Allocation{{AllocationKey: "a", NodeID: "n1"}, {AllocationKey: "bad", NodeID: "n1"}, {AllocationKey: "b", NodeID: "n1"}},
