@@ -288,6 +288,8 @@ class Journal:
     def _note_durable(self, sequence: int) -> None:
         if self._gates.problem is _UNANSWERED:
             self._note_problem(None)
+        elif self._lease is not None:
+            self._lease.note_fast_append()
         self._gates.note_durable(sequence)
 
     def _find_unanswered(self) -> int:
