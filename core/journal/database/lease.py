@@ -221,6 +221,7 @@ class LeaseKeeper:
         self.find_unanswered: Callable[[], int] = lambda: 0
         """Returns the number of the record whose append has not been answered for too long; 0: there is none."""
         self._offers_from_s = math.inf if offered else 0.0
+        self._released = False
         self.lost = ""
         """The reason why this core no longer leads; empty: it does."""
         self.problem = ""
@@ -234,20 +235,27 @@ class LeaseKeeper:
     @property
     def lapsed(self) -> bool:
         """Tells whether another core may lead."""
-        return bool(self.lost) or self._left_s <= 0
+        return bool(self.lost) or (not self._released and self._left_s <= 0)
 
     @property
     def _left_s(self) -> float:
         return (LEASE_MS - MARGIN_MS) / 1_000 - self.age_s
+
+    def _say_age(self) -> str:
+        return f"the lease was last renewed {self.age_s:.1f} s ago, so another core may lead"
 
     def start(self) -> None:
         """Renew the lease from now on, in the running event loop."""
         self._task = asyncio.create_task(self._renew_for_ever(), name="lease")
 
     async def hand_over(self) -> None:
-        """Stop renewing, and release the lease for another core."""
+        """Stop renewing, and release the lease for another core, unless one may have it. The lease has no end for this
+        core from then on."""
         await self._stop()
-        if not self.lost:
+        if self.lapsed:
+            self.lost = self.lost or self._say_age()
+        else:
+            self._released = True
             with suppress(*STORE_ERRORS):
                 await asyncio.get_running_loop().run_in_executor(self._threads, self._table.hand_over, self.epoch)
 
@@ -273,7 +281,7 @@ class LeaseKeeper:
             elif renewing.done() and not self.problem:
                 self._renewed_s = began
             if self.lapsed:
-                self.lost = self.lost or f"the lease was last renewed {self.age_s:.1f} s ago, so another core may lead"
+                self.lost = self.lost or self._say_age()
                 self.on_lost(self.lost)
                 return
             pause_s = AGAIN_S if self.problem else max(0.0, began + RENEW_S - time.monotonic())

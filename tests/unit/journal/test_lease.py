@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import math
 import os
 import signal
 import subprocess
@@ -20,12 +21,17 @@ from kornel.core.journal.content.calls import CallKind, CallOutcome, CallResult,
 from kornel.core.journal.content.records import Block, BlockWriter
 from kornel.core.journal.database import lease as lease_module
 from kornel.core.journal.database.lease import LeaseKeeper, LeaseSight, LeaseTable, LeaseView, is_gone, name_holder
+from kornel.core.journal.database.settings import SnapshotTimes
 from kornel.core.journal.database.store import JournalStore, StoreMoved, StoreTaken
+from kornel.core.journal.journal import Journal
+from kornel.core.journal.snapshots.snapshot_store import opened_snapshots
+from kornel.core.journal.standby import Standby
+from kornel.core.service.machine.clock import ManualClock
 from tests.history_databases import postgres, postgres_server
 from tests.patience import PATIENCE_S
 from tests.postgres import Postgres
 from tests.silent_proxy import silent_proxy
-from tests.unit.journal.made import BEGINNING, START_NS, settings_for
+from tests.unit.journal.made import BEGINNING, LOGGER, START_NS, asks, decide, settings_for, small_cluster
 from tests.waiting import until, wait_until
 
 __all__ = ["postgres", "postgres_server"]
@@ -246,6 +252,41 @@ async def test_a_keeper_renews_until_another_core_takes_over(
         pass
     await until(lost.is_set, "the loss of the lease to be noticed")
     assert keeper.lost == "another core has taken over"
+    keeper.close()
+
+
+async def test_who_handed_the_lease_over_may_take_its_time(postgres: Postgres, monkeypatch: pytest.MonkeyPatch) -> None:
+    """To write what is left, and a last snapshot: it has nothing left to lose."""
+    settings = settings_for(postgres.url, times=SnapshotTimes(every_s=math.inf))
+    standby = Standby.open(settings, BEGINNING, logger=LOGGER)
+    led: list[Journal] = []
+    await standby.start(
+        ManualClock(START_NS), "", on_lead=led.append, on_followed=lambda _: None, on_problem=lambda _: None
+    )
+    await until(lambda: led, "the core to lead")
+    (journal,) = led
+    journal.start()
+    await decide(journal, [*small_cluster(), asks(0, 5)])
+    await journal.hand_over()
+    monkeypatch.setattr(lease_module, "MARGIN_MS", lease_module.LEASE_MS)
+    assert not journal.lost
+    await asyncio.to_thread(journal.close, PATIENCE_S)
+    with opened_snapshots(settings.url, PATIENCE_S, read_only=True) as snapshots:
+        (last,) = snapshots.list_snapshots()
+    assert last.sequence == journal.status().last_durable
+
+
+async def test_who_may_have_lost_the_lease_does_not_hand_it_over(
+    table: LeaseTable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What it does at its end is decided then, once."""
+    epoch = take(table, "one")
+    assert epoch is not None
+    keeper = make_keeper(table, epoch)
+    monkeypatch.setattr(lease_module, "MARGIN_MS", lease_module.LEASE_MS)
+    await keeper.hand_over()
+    assert "so another core may lead" in keeper.lost
+    assert table.read_lease().until_ms
     keeper.close()
 
 
