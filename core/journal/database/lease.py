@@ -274,12 +274,10 @@ class LeaseKeeper:
         loop = asyncio.get_running_loop()
         while not self.lost:
             began = time.monotonic()
-            renewing = loop.run_in_executor(self._threads, self._renew_once, self._has_to_offer())
+            renewing = loop.run_in_executor(self._threads, self._renew_once, began, self._has_to_offer())
             await asyncio.wait({renewing}, timeout=self._left_s)
             if renewing.done() and not renewing.result():
                 self.lost = "another core has taken over"
-            elif renewing.done() and not self.problem:
-                self._renewed_s = began
             if self.lapsed:
                 self.lost = self.lost or self._say_age()
                 self.on_lost(self.lost)
@@ -304,15 +302,20 @@ class LeaseKeeper:
             return False
         return True
 
-    def _renew_once(self, offered: bool) -> bool:
+    def _renew_once(self, began: float, offered: bool) -> bool:
         """Renews the lease. Returns false if another core has it. If the database does not answer, it is asked again
-        later."""
+        later.
+
+        The time of the renewal, *began*, is noted here and not in the event loop, which may come to it late.
+        """
         try:
             kept = self._table.renew_lease(self.epoch, self._now_ns(), offered=offered)
         except STORE_ERRORS as error:
             self.problem = describe_error(error)
             self._table.forget_connections()
             return True
+        if kept:
+            self._renewed_s = began
         self.problem = ""
         return kept
 
