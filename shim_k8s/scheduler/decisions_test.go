@@ -13,6 +13,7 @@ import (
 
 	kornel "kornel/clients/go"
 	"kornel/clients/go/fakecore"
+	"kornel/clients/go/kornelv1"
 )
 
 // A picky shim gives up a message at the first allocation that it cannot take over, as the real one does.
@@ -32,7 +33,8 @@ func TestAnAllocationThatTheShimCannotTakeOverDoesNotTakeOthersAlong(t *testing.
 	shim := newStandIn()
 	taker := &decisions{
 		callback: picky{shim}, dependents: newDependents(), unconfirmed: &unconfirmed{}, counts: &counts{},
-		logger: slog.New(slog.NewTextHandler(io.Discard, nil)),
+		acknowledge: func(...*kornelv1.PlacementKey) {},
+		logger:      slog.New(slog.NewTextHandler(io.Discard, nil)),
 	}
 	taker.ReceiveAllocations(&si.AllocationResponse{
 		New:      []*si.Allocation{{AllocationKey: "a", NodeID: "n1"}, {AllocationKey: "bad", NodeID: "n1"}, {AllocationKey: "b", NodeID: "n1"}},

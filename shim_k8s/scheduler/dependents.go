@@ -2,7 +2,8 @@ package scheduler
 
 import (
 	"context"
-	"strings"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -18,10 +19,10 @@ const overtakenTimeout = 2 * time.Second
 type dependents struct {
 	mu   sync.Mutex
 	find func(key string) *v1.Pod
-	// rules has each different rule once, as many pods of one owner have the same.
-	rules map[string]*sharedRule
+	// rules has each different rule once, as many pods of one owner have the same: by namespace, "" for those about all, and name.
+	rules map[string]map[string]*sharedRule
 	// known has the names of the rules of each pod whose rules were read, and depending the pods that depend.
-	known     map[string][]string
+	known     map[string][]ruleName
 	depending map[string]struct{}
 	// promised has the pods that did not depend when the shim said yes, and whose placement has not come yet.
 	promised map[string]struct{}
@@ -31,6 +32,8 @@ type dependents struct {
 	patience  time.Duration
 }
 
+type ruleName struct{ namespace, selector string }
+
 type sharedRule struct {
 	rule
 	owners int
@@ -39,8 +42,8 @@ type sharedRule struct {
 func newDependents() *dependents {
 	return &dependents{
 		find:      func(string) *v1.Pod { return nil },
-		rules:     map[string]*sharedRule{},
-		known:     map[string][]string{},
+		rules:     map[string]map[string]*sharedRule{},
+		known:     map[string][]ruleName{},
 		depending: map[string]struct{}{},
 		promised:  map[string]struct{}{},
 		overtaken: map[string]struct{}{},
@@ -48,53 +51,79 @@ func newDependents() *dependents {
 	}
 }
 
-// depends tells whether the pod of an ask depends on where others run. From then on its own rules are kept in mind.
-func (d *dependents) depends(key string) bool {
+// add keeps the rules of a pod in mind until it is forgotten, and tells whether it depends on where others run.
+func (d *dependents) add(key string) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	pod := d.find(key)
 	if pod == nil {
 		return false
 	}
-	d.read(key, pod)
+	if _, found := d.known[key]; !found {
+		d.read(key, pod)
+	}
 	return d.judge(key, pod)
+}
+
+// depends tells whether the pod of an ask depends on where others run.
+func (d *dependents) depends(key string) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	pod := d.find(key)
+	return pod != nil && d.judge(key, pod)
+}
+
+// mayDepend tells whether the core may wait for the placement of the pod, which may be gone.
+func (d *dependents) mayDepend(key string) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	pod := d.find(key)
+	return pod == nil || d.judge(key, pod)
 }
 
 func (d *dependents) judge(key string, pod *v1.Pod) bool {
 	if _, found := d.depending[key]; found {
 		return true
 	}
-	found := dependsOnPlacements(pod)
-	if !found {
-		for _, each := range d.rules {
-			if each.matches(pod) {
-				found = true
-				break
-			}
-		}
+	if !dependsOnPlacements(pod) && !d.isAnyAbout(pod, pod.Namespace) && !d.isAnyAbout(pod, "") {
+		return false
 	}
-	if found {
+	if _, found := d.known[key]; found {
 		d.depending[key] = struct{}{}
 	}
-	return found
+	return true
 }
 
-// read keeps the rules of a pod that is seen for the first time.
-func (d *dependents) read(key string, pod *v1.Pod) {
-	if _, found := d.known[key]; found {
-		return
-	}
-	names := []string{}
-	for _, each := range rulesAbout(pod) {
-		name := strings.Join(each.namespaces, ",") + " " + each.selector.String()
-		names = append(names, name)
-		shared := d.rules[name]
-		if shared == nil {
-			shared = &sharedRule{rule: each}
-			d.rules[name] = shared
-			d.overtake(each)
+func (d *dependents) isAnyAbout(pod *v1.Pod, namespace string) bool {
+	for _, each := range d.rules[namespace] {
+		if each.matches(pod) {
+			return true
 		}
-		shared.owners++
+	}
+	return false
+}
+
+func (d *dependents) read(key string, pod *v1.Pod) {
+	names := []ruleName{}
+	for _, each := range rulesAbout(pod) {
+		namespaces := each.namespaces
+		if len(namespaces) == 0 {
+			namespaces = []string{""}
+		}
+		for _, namespace := range namespaces {
+			name := ruleName{namespace, each.selector.String()}
+			names = append(names, name)
+			if d.rules[name.namespace] == nil {
+				d.rules[name.namespace] = map[string]*sharedRule{}
+			}
+			shared := d.rules[name.namespace][name.selector]
+			if shared == nil {
+				shared = &sharedRule{rule: each}
+				d.rules[name.namespace][name.selector] = shared
+				d.overtake(each)
+			}
+			shared.owners++
+		}
 	}
 	d.known[key] = names
 }
@@ -149,15 +178,17 @@ func (d *dependents) settleAll() {
 // await waits until the shim has taken over what was promised before the rules were known by which it is judged now.
 func (d *dependents) await(ctx context.Context) {
 	d.mu.Lock()
-	waiting, settled := len(d.overtaken) > 0, d.settled
+	overtaken, settled := slices.Collect(maps.Keys(d.overtaken)), d.settled
 	d.mu.Unlock()
-	if !waiting {
+	if len(overtaken) == 0 {
 		return
 	}
 	select {
 	case <-settled:
 	case <-time.After(d.patience):
-		d.settleAll()
+		for _, key := range overtaken {
+			d.settle(key)
+		}
 	case <-ctx.Done():
 	}
 }
@@ -169,8 +200,12 @@ func (d *dependents) forget(key string) {
 	d.release(key)
 	delete(d.depending, key)
 	for _, name := range d.known[key] {
-		if d.rules[name].owners--; d.rules[name].owners == 0 {
-			delete(d.rules, name)
+		rules := d.rules[name.namespace]
+		if rules[name.selector].owners--; rules[name.selector].owners == 0 {
+			delete(rules, name.selector)
+		}
+		if len(rules) == 0 {
+			delete(d.rules, name.namespace)
 		}
 	}
 	delete(d.known, key)

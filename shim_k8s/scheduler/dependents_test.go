@@ -77,7 +77,7 @@ func TestPodDependsWhileAnotherHasARuleAboutIt(t *testing.T) {
 	known.find = func(key string) *v1.Pod { return pods[key] }
 	expect := func(key string, depends bool) {
 		t.Helper()
-		if known.depends(key) != depends {
+		if known.add(key) != depends || known.depends(key) != depends {
 			t.Errorf("%s: %v", key, !depends)
 		}
 	}
@@ -94,6 +94,7 @@ func TestPodDependsWhileAnotherHasARuleAboutIt(t *testing.T) {
 	expect("web-3", false)
 	for key := range pods {
 		known.forget(key)
+		known.depends(key)
 	}
 	if count := len(known.rules) + len(known.known) + len(known.depending); count > 0 {
 		t.Errorf("%d entries are left", count)
@@ -142,9 +143,9 @@ func TestPromiseThatTheCoreDoesNotTakeIsWaitedForOnce(t *testing.T) {
 	known := newDependents()
 	known.patience = time.Millisecond
 	known.find = func(key string) *v1.Pod { return pods[key] }
-	known.depends("web")
+	known.add("web")
 	known.promise("web")
-	known.depends("guard")
+	known.add("guard")
 	known.await(context.Background())
 	known.patience = 10 * deadline
 	ctx, cancel := context.WithTimeout(context.Background(), deadline)
@@ -152,5 +153,22 @@ func TestPromiseThatTheCoreDoesNotTakeIsWaitedForOnce(t *testing.T) {
 	known.await(ctx)
 	if ctx.Err() != nil {
 		t.Fatal("waited for it again")
+	}
+}
+
+// Whoever was promised a place while another question waited is waited for by the next one.
+func TestWhatIsPromisedMeanwhileIsNotForgotten(t *testing.T) {
+	pods := map[string]*v1.Pod{"web": labelled("web"), "db": labelled("db"), "guard": guardAgainst("web"), "keeper": guardAgainst("db")}
+	known := newDependents()
+	known.patience = time.Millisecond
+	known.find = func(key string) *v1.Pod { return pods[key] }
+	known.add("web")
+	known.promise("web")
+	known.promise("db")
+	known.add("guard")
+	known.await(context.Background())
+	known.add("keeper")
+	if _, found := known.overtaken["db"]; !found || len(known.overtaken) != 1 {
+		t.Fatalf("overtaken: %v", known.overtaken)
 	}
 }

@@ -161,7 +161,7 @@ func (r *Remote) UpdateAllocation(request *si.AllocationRequest) error {
 		return err
 	}
 	for _, allocation := range request.GetAllocations() {
-		if r.dependents.depends(allocation.GetAllocationKey()) {
+		if r.dependents.add(allocation.GetAllocationKey()) {
 			if allocation.AllocationTags == nil {
 				allocation.AllocationTags = map[string]string{}
 			}
@@ -312,7 +312,7 @@ func (d *decisions) ReceiveAllocations(response *si.AllocationResponse) {
 	for _, placed := range response.GetNew() {
 		d.report("allocations", d.callback.UpdateAllocation(&si.AllocationResponse{New: []*si.Allocation{placed}}))
 		d.dependents.settle(placed.GetAllocationKey())
-		if d.dependents.depends(placed.GetAllocationKey()) {
+		if d.dependents.mayDepend(placed.GetAllocationKey()) {
 			d.acknowledge(&kornelv1.PlacementKey{
 				Partition: placed.GetPartitionName(), AllocationKey: placed.GetAllocationKey(), NodeId: placed.GetNodeID(),
 			})
@@ -433,11 +433,12 @@ func (a *answers) predicates(ctx context.Context, question *kornelv1.PredicatesQ
 			break
 		}
 	}
-	if len(judged.Refusals) == len(question.GetNodeIds()) {
+	// Looked up for each question and at its end, because a rule may come after the pod that it is about was submitted. From
+	// then on the core sees to it that no other such pod is judged before this one is in place.
+	judged.DependsOnPlacements = a.dependents.depends(key)
+	if len(judged.Refusals) == len(question.GetNodeIds()) || judged.DependsOnPlacements || ctx.Err() != nil {
 		a.dependents.settle(key)
 	}
-	// Looked up for each question and at its end, because a rule may come after the pod that it is about was submitted.
-	judged.DependsOnPlacements = a.dependents.depends(key)
 	return judged
 }
 

@@ -316,6 +316,7 @@ func TestDependentPodsAreMarkedJudgedOneByOneAndAcknowledged(t *testing.T) {
 func TestOrdinaryPodsAreNeitherMarkedNorAcknowledged(t *testing.T) {
 	core, shim := fakecore.New(), newStandIn()
 	remote := start(t, core, shim)
+	remote.FindPods(func(string) *v1.Pod { return &v1.Pod{} })
 	must(t, remote.UpdateNode(node("n1")))
 	shim.waitFor(t, "node n1")
 	must(t, remote.UpdateApplication(application("a")))
