@@ -16,6 +16,15 @@ _LABELS = (
 _SHIM = "none; this is up to the shim"
 _PACE = "none needed; the core places an ask when it arrives, and waits for no heartbeat"
 
+CONVERTED: Final = frozenset(
+    {
+        "queues", "capacity", "maximum-capacity", "acl_submit_applications", "acl_administer_queue", "ordering-policy",
+        "priority", "disable_preemption", "state", "maximum-applications", "max-parallel-apps",
+        "auto-create-child-queue.enabled", "auto-queue-creation-v2.enabled",
+    }
+)  # fmt: skip
+"""The settings of a queue that are converted."""
+
 ADVICE: Final = (
     (
         re.compile(r".*maximum-am-resource-percent"),
@@ -59,5 +68,6 @@ ADVICE: Final = (
 
 def find_advice(key: str) -> str:
     """Returns what to do about the setting *key*, which is not converted."""
-    unknown = "no list of queues names it; left out" if "." in key else "not known to this command; left out"
+    of_a_queue = "." in key and key.rpartition(".")[2] in CONVERTED
+    unknown = "no list of queues names it; left out" if of_a_queue else "not known to this command; left out"
     return next((said for pattern, said in ADVICE if pattern.fullmatch(key)), unknown)
