@@ -197,7 +197,7 @@ def _make_test(wishes: Wishes, status: AppState | None) -> Test | None:
         tests.append(lambda summary: summary.queue.startswith(prefix))
     part = wishes.query.get("contains", "").lower()
     if part:
-        tests.append(lambda shown: any(part in text.lower() for text in (shown.application_id, shown.queue, shown.user)))
+        tests.append(lambda one: any(part in text.lower() for text in (one.application_id, one.queue, one.user)))
     since_ns = read_unsigned(wishes.query, "since", 0)
     if since_ns:
         tests.append(lambda summary: summary.submitted_ns >= since_ns)
