@@ -235,9 +235,14 @@ class Journal:
 
     @property
     def lost(self) -> bool:
-        """Tells whether this core must not go on, because another one may lead."""
+        """Tells whether this core never goes on, because another one may lead."""
         problem = self._gates.problem
-        return (problem is not None and problem.lost) or (self._lease is not None and self._lease.lapsed)
+        return (problem is not None and problem.lost) or (self._lease is not None and bool(self._lease.lost))
+
+    @property
+    def lapsed(self) -> bool:
+        """Tells whether another core may lead at this moment, which need not be decided yet."""
+        return self.lost or (self._lease is not None and self._lease.lapsed)
 
     async def hand_over(self) -> None:
         """Let another core lead, once nothing more is to be written."""
@@ -288,6 +293,8 @@ class Journal:
     def _note_durable(self, sequence: int) -> None:
         if self._gates.problem is _UNANSWERED:
             self._note_problem(None)
+        elif self._lease is not None:
+            self._lease.note_fast_append()
         self._gates.note_durable(sequence)
 
     def _find_unanswered(self) -> int:

@@ -305,7 +305,8 @@ class Standby:
             return
         assert self._clock is not None
         self._clock.follow_time(self._lease.core_now_ns, self.last_ns)
-        keeper = LeaseKeeper(self._table, epoch, now_ns=self._clock.now_ns, taken_s=began)
+        offered = seen.until_ms < 0
+        keeper = LeaseKeeper(self._table, epoch, now_ns=self._clock.now_ns, taken_s=began, offered=offered)
         keeper.start()
         try:
             journal = await self._begin_epoch(keeper)

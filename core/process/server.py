@@ -217,7 +217,7 @@ class KornelServer:
         self._ready = False
         """Tells whether requests are accepted and the state can be trusted."""
         self._under_way: set[asyncio.Task[None]] = set()
-        self._health = HealthService(logger, self._is_lost)
+        self._health = HealthService(logger, self._has_lapsed)
         self._services: tuple[str, ...] = ()
         self._server: grpc.aio.Server | None = None
         self._lock: SocketLock | None = None
@@ -255,7 +255,7 @@ class KornelServer:
             history=self.usage,
             health=self.health,
             refusals=self.refusals,
-            ready=lambda: self._ready and not self._is_lost(),
+            ready=lambda: self._ready and not self._has_lapsed(),
             standing=self.standing,
             log_level=lambda: self._levels.name,
             clock=self._clock,
@@ -683,14 +683,14 @@ class KornelServer:
         self._health.set_serving(JOURNAL, not problem)
         self._journal_fails = bool(problem)
         self._update_health()
-        if self._is_lost():
+        if self.journal is not None and self.journal.lost:
             self.standing.problem = problem
             self._health.stop_serving()
             self.managers.died.set()
 
-    def _is_lost(self) -> bool:
-        """Tells whether another core may lead, so that this one must not go on."""
-        return self.journal is not None and self.journal.lost
+    def _has_lapsed(self) -> bool:
+        """Tells whether another core may lead."""
+        return self.journal is not None and self.journal.lapsed
 
     def _on_history_problem(self, problem: str) -> None:
         self._health.set_serving(HISTORY, not problem)

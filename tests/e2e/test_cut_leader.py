@@ -86,6 +86,36 @@ async def test_an_append_that_is_not_answered_hands_the_lease_over_once(postgres
         await shim.hear_all(second.channel, "last", set(check_heard(shim, postgres.url)))
 
 
+SLOW = """
+CREATE FUNCTION wait_a_while() RETURNS trigger LANGUAGE plpgsql AS
+$$ BEGIN PERFORM pg_sleep(2.4); RETURN NEW; END $$;
+CREATE TRIGGER slow BEFORE INSERT ON journal_blocks FOR EACH ROW EXECUTE FUNCTION wait_a_while();
+"""
+
+
+async def test_appends_that_are_answered_late_hand_the_lease_over_once(postgres: Postgres, tmp_path: Path) -> None:
+    """Each of them takes longer than a leader waits before it offers the lease: the cores do not take turns."""
+    shim = Shim()
+    async with cores_on(postgres.url, tmp_path) as cores:
+        first = await cores.start()
+        await shim.prepare(first.channel)
+        others = [await cores.start(), await cores.start()]
+        for other in others:
+            await until(other.has_caught_up, "the standbys to follow")
+        with postgres.connect() as connection:
+            connection.execute(SLOW)
+        placing = asyncio.create_task(shim.place(first.channel, 5.0))
+        second = await cores.leader(first)
+        again = asyncio.create_task(shim.place(second.channel, 12.0))
+        await asyncio.gather(placing, again, return_exceptions=True)
+        assert read_epoch(postgres) == 2
+        assert second.process.poll() is None
+        with postgres.connect() as connection:
+            connection.execute("DROP TRIGGER slow ON journal_blocks")
+        await until(second.serves, "the leader to serve again")
+        await shim.hear_all(second.channel, "last", set(check_heard(shim, postgres.url)))
+
+
 async def test_an_append_that_is_not_answered_makes_a_single_core_wait(postgres: Postgres, tmp_path: Path) -> None:
     """Where no other core takes the lease, it goes on by itself."""
     shim = Shim()

@@ -14,6 +14,7 @@ only while the lease has the record's epoch. Each time a core takes the lease, a
 from __future__ import annotations
 
 import asyncio
+import math
 import os
 import platform
 import time
@@ -50,6 +51,10 @@ PATIENCE_S: Final = 2.0
 UNANSWERED_S: Final = 2.0
 """The time without an answer to an append after which the leader offers the lease to other cores."""
 
+SOUND_S: Final = 60.0
+"""The time for which appends have to be answered sooner than that, before a core that took an offered lease offers it
+in its turn."""
+
 _HELD: Final = 0x6B6C6F63
 """The first half of the key of the lock that the leader's connection holds; the second half is the epoch."""
 
@@ -67,11 +72,13 @@ _TAKE: Final = sa.text(
     f"UPDATE journal_lease SET holder = :holder, address = :address, until_ms = {_NOW} + :lasts_ms,"  # noqa: S608
     # Epochs that were written without a lease count, too.
     " epoch = 1 + GREATEST(epoch, COALESCE((SELECT epoch FROM journal_blocks ORDER BY first DESC LIMIT 1), 0))"
-    " WHERE one = 1 AND epoch = :epoch AND core_ns = :core_ns AND until_ms = :until_ms RETURNING epoch"
+    # An offer counts although it is renewed meanwhile, so that cores far away can take it.
+    " WHERE one = 1 AND epoch = :epoch AND until_ms = :until_ms AND (until_ms < 0 OR core_ns = :core_ns)"
+    " RETURNING epoch"
 )
 _RENEW: Final = sa.text(
     # The time by the database's clock is for cores of earlier versions.
-    f"UPDATE journal_lease SET until_ms = CASE WHEN :offered THEN 0 ELSE {_NOW} + :lasts_ms END,"  # noqa: S608
+    f"UPDATE journal_lease SET until_ms = CASE WHEN :offered THEN -1 ELSE {_NOW} + :lasts_ms END,"  # noqa: S608
     f" renewed_ms = {_NOW}, core_ns = :core_ns WHERE one = 1 AND epoch = :epoch"
 )
 _HAND_OVER: Final = sa.text("UPDATE journal_lease SET until_ms = 0 WHERE one = 1 AND epoch = :epoch")
@@ -80,7 +87,7 @@ _HAND_OVER: Final = sa.text("UPDATE journal_lease SET until_ms = 0 WHERE one = 1
 class LeaseView(NamedTuple):
     """The lease at one moment.
 
-    until_ms  the end of the lease by the database's clock; 0: its holder has released it or offers it
+    until_ms  the end of the lease by the database's clock; 0: its holder has released it; -1: its holder offers it
     core_ns   the leader's own time when it renewed the lease last; 0: it was never renewed
     since_ms  the time since then, by the database's clock
     held      tells whether the database has a connection to the holder
@@ -130,7 +137,7 @@ class LeaseSight:
     def free(self) -> bool:
         """Tells whether this core may take the lease."""
         gone = self._was_held and not self.view.held
-        return not self.view.until_ms or self.age_s * 1_000 >= (GONE_MS if gone else LEASE_MS)
+        return self.view.until_ms <= 0 or self.age_s * 1_000 >= (GONE_MS if gone else LEASE_MS)
 
     @property
     def core_now_ns(self) -> int:
@@ -199,9 +206,11 @@ class LeaseKeeper:
     another core has taken the lease, or when the last renewal that was answered is so long ago that one may take it.
     """
 
-    def __init__(self, table: LeaseTable, epoch: int, *, now_ns: Callable[[], int], taken_s: float) -> None:
-        """Prepares to renew the lease of *epoch*, which this core began to take at *taken_s*, by its monotonic
-        clock."""
+    def __init__(
+        self, table: LeaseTable, epoch: int, *, now_ns: Callable[[], int], taken_s: float, offered: bool = False
+    ) -> None:
+        """Prepares to renew the lease of *epoch*, which this core began to take at *taken_s*, by its monotonic clock.
+        *offered* says that the core before offered it."""
         self._table = table
         self._now_ns = now_ns
         self._renewed_s = taken_s
@@ -211,7 +220,8 @@ class LeaseKeeper:
         self.on_lost: Callable[[str], None] = lambda reason: None
         self.find_unanswered: Callable[[], int] = lambda: 0
         """Returns the number of the record whose append has not been answered for too long; 0: there is none."""
-        self._offered = 0
+        self._offers_from_s = math.inf if offered else 0.0
+        self._released = False
         self.lost = ""
         """The reason why this core no longer leads; empty: it does."""
         self.problem = ""
@@ -225,20 +235,27 @@ class LeaseKeeper:
     @property
     def lapsed(self) -> bool:
         """Tells whether another core may lead."""
-        return bool(self.lost) or self._left_s <= 0
+        return bool(self.lost) or (not self._released and self._left_s <= 0)
 
     @property
     def _left_s(self) -> float:
         return (LEASE_MS - MARGIN_MS) / 1_000 - self.age_s
+
+    def _say_age(self) -> str:
+        return f"the lease was last renewed {self.age_s:.1f} s ago, so another core may lead"
 
     def start(self) -> None:
         """Renew the lease from now on, in the running event loop."""
         self._task = asyncio.create_task(self._renew_for_ever(), name="lease")
 
     async def hand_over(self) -> None:
-        """Stop renewing, and release the lease for another core."""
+        """Stop renewing, and release the lease for another core, unless one may have it. The lease has no end for this
+        core from then on."""
         await self._stop()
-        if not self.lost:
+        if self.lapsed:
+            self.lost = self.lost or self._say_age()
+        else:
+            self._released = True
             with suppress(*STORE_ERRORS):
                 await asyncio.get_running_loop().run_in_executor(self._threads, self._table.hand_over, self.epoch)
 
@@ -257,35 +274,48 @@ class LeaseKeeper:
         loop = asyncio.get_running_loop()
         while not self.lost:
             began = time.monotonic()
-            renewing = loop.run_in_executor(self._threads, self._renew_once, self._has_to_offer())
+            renewing = loop.run_in_executor(self._threads, self._renew_once, began, self._has_to_offer())
             await asyncio.wait({renewing}, timeout=self._left_s)
             if renewing.done() and not renewing.result():
                 self.lost = "another core has taken over"
-            elif renewing.done() and not self.problem:
-                self._renewed_s = began
             if self.lapsed:
-                self.lost = self.lost or f"the lease was last renewed {self.age_s:.1f} s ago, so another core may lead"
+                self.lost = self.lost or self._say_age()
                 self.on_lost(self.lost)
                 return
             pause_s = AGAIN_S if self.problem else max(0.0, began + RENEW_S - time.monotonic())
             await asyncio.sleep(min(pause_s, self._left_s))
 
-    def _has_to_offer(self) -> bool:
-        """Tells whether the lease is to be offered to other cores with the next renewal, which is done once for each
-        append that is not answered. A core that nobody relieves goes on waiting."""
-        record = self.find_unanswered()
-        offered, self._offered = self._offered, record
-        return record > offered
+    def note_fast_append(self) -> None:
+        """Notes that an append was answered in time."""
+        self._offers_from_s = min(self._offers_from_s, time.monotonic() + SOUND_S)
 
-    def _renew_once(self, offered: bool) -> bool:
+    def _has_to_offer(self) -> bool:
+        """Tells whether the lease is to be offered to other cores with the next renewal, as long as an append is not
+        answered.
+
+        Where no core gets answers, the lease must not be passed on for ever: who took an offered one keeps it.
+        """
+        if not self.find_unanswered():
+            return False
+        if time.monotonic() < self._offers_from_s:
+            self._offers_from_s = math.inf
+            return False
+        return True
+
+    def _renew_once(self, began: float, offered: bool) -> bool:
         """Renews the lease. Returns false if another core has it. If the database does not answer, it is asked again
-        later."""
+        later.
+
+        The time of the renewal, *began*, is noted here and not in the event loop, which may come to it late.
+        """
         try:
             kept = self._table.renew_lease(self.epoch, self._now_ns(), offered=offered)
         except STORE_ERRORS as error:
             self.problem = describe_error(error)
             self._table.forget_connections()
             return True
+        if kept:
+            self._renewed_s = began
         self.problem = ""
         return kept
 

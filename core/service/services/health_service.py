@@ -39,10 +39,10 @@ _UNKNOWN: Final = pb.HealthCheckResponse.SERVICE_UNKNOWN
 class HealthService:
     """Serves the three calls, and keeps the status of each service."""
 
-    def __init__(self, logger: FilteringBoundLogger, is_lost: Callable[[], bool] = lambda: False) -> None:
-        """Makes the service. *is_lost* tells whether another core may lead, which this one may not have noticed yet."""
+    def __init__(self, logger: FilteringBoundLogger, has_lapsed: Callable[[], bool] = lambda: False) -> None:
+        """Makes the service. *has_lapsed* tells whether another core may lead, which need not be decided yet."""
         self._logger = logger
-        self._is_lost = is_lost
+        self._has_lapsed = has_lapsed
         self._statuses: dict[str, Any] = {}
         self._leaving = False
         self._watchers: dict[asyncio.Event, None] = {}
@@ -84,9 +84,7 @@ class HealthService:
         return _NEWER.HealthListResponse(statuses=answers)
 
     def _find_statuses(self) -> dict[str, Any]:
-        if not self._leaving and self._is_lost():
-            self.stop_serving()
-        return self._statuses
+        return dict.fromkeys(self._statuses, _NOT_SERVING) if self._has_lapsed() else self._statuses
 
     async def _watch(self, raw: bytes, context: Context) -> None:
         try:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import math
 import os
 import signal
 import subprocess
@@ -20,12 +21,17 @@ from kornel.core.journal.content.calls import CallKind, CallOutcome, CallResult,
 from kornel.core.journal.content.records import Block, BlockWriter
 from kornel.core.journal.database import lease as lease_module
 from kornel.core.journal.database.lease import LeaseKeeper, LeaseSight, LeaseTable, LeaseView, is_gone, name_holder
+from kornel.core.journal.database.settings import SnapshotTimes
 from kornel.core.journal.database.store import JournalStore, StoreMoved, StoreTaken
+from kornel.core.journal.journal import Journal
+from kornel.core.journal.snapshots.snapshot_store import opened_snapshots
+from kornel.core.journal.standby import Standby
+from kornel.core.service.machine.clock import ManualClock
 from tests.history_databases import postgres, postgres_server
 from tests.patience import PATIENCE_S
 from tests.postgres import Postgres
 from tests.silent_proxy import silent_proxy
-from tests.unit.journal.made import BEGINNING, START_NS, settings_for
+from tests.unit.journal.made import BEGINNING, LOGGER, START_NS, asks, decide, settings_for, small_cluster
 from tests.waiting import until, wait_until
 
 __all__ = ["postgres", "postgres_server"]
@@ -133,12 +139,20 @@ def test_the_database_sees_the_holders_connection_close(table: LeaseTable, postg
 
 
 def test_the_lease_can_be_offered(table: LeaseTable) -> None:
-    """Until the next renewal, any other core may take it."""
+    """Until a renewal takes the offer back, any other core may take it, however long ago it has looked."""
     assert take(table, "one") == 1
     assert table.renew_lease(1, START_NS, offered=True)
-    assert not table.read_lease().until_ms
+    seen = table.read_lease()
+    sight = LeaseSight()
+    sight.note_view(seen)
+    assert sight.free
     assert table.renew_lease(1, START_NS + 1)
-    assert table.read_lease().until_ms
+    assert table.take_lease("two", "", seen) is None
+    assert table.renew_lease(1, START_NS + 2, offered=True)
+    seen = table.read_lease()
+    assert table.renew_lease(1, START_NS + 3, offered=True)
+    assert table.take_lease("two", "", seen) == 2
+    assert table.take_lease("three", "", seen) is None
 
 
 def test_the_lease_says_what_the_leaders_clock_shows(table: LeaseTable, postgres: Postgres) -> None:
@@ -254,6 +268,53 @@ class DeafTable(LeaseTable):
         pass
 
 
+def test_a_renewal_counts_before_the_event_loop_knows_of_it(clock: list[float]) -> None:
+    """The loop may be busy: who asks meanwhile hears that the core leads."""
+    table = DeafTable()
+    table.answered.set()
+    keeper = make_keeper(table, 1)
+    clock[0] += 2.6
+    assert keeper.lapsed
+    assert keeper._renew_once(clock[0] - 0.2, False)
+    assert not keeper.lapsed
+    assert keeper.age_s == pytest.approx(0.2)
+
+
+async def test_who_handed_the_lease_over_may_take_its_time(postgres: Postgres, monkeypatch: pytest.MonkeyPatch) -> None:
+    """To write what is left, and a last snapshot: it has nothing left to lose."""
+    settings = settings_for(postgres.url, times=SnapshotTimes(every_s=math.inf))
+    standby = Standby.open(settings, BEGINNING, logger=LOGGER)
+    led: list[Journal] = []
+    await standby.start(
+        ManualClock(START_NS), "", on_lead=led.append, on_followed=lambda _: None, on_problem=lambda _: None
+    )
+    await until(lambda: led, "the core to lead")
+    (journal,) = led
+    journal.start()
+    await decide(journal, [*small_cluster(), asks(0, 5)])
+    await journal.hand_over()
+    monkeypatch.setattr(lease_module, "MARGIN_MS", lease_module.LEASE_MS)
+    assert not journal.lapsed
+    await asyncio.to_thread(journal.close, PATIENCE_S)
+    with opened_snapshots(settings.url, PATIENCE_S, read_only=True) as snapshots:
+        (last,) = snapshots.list_snapshots()
+    assert last.sequence == journal.status().last_durable
+
+
+async def test_who_may_have_lost_the_lease_does_not_hand_it_over(
+    table: LeaseTable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What it does at its end is decided then, once."""
+    epoch = take(table, "one")
+    assert epoch is not None
+    keeper = make_keeper(table, epoch)
+    monkeypatch.setattr(lease_module, "MARGIN_MS", lease_module.LEASE_MS)
+    await keeper.hand_over()
+    assert "so another core may lead" in keeper.lost
+    assert table.read_lease().until_ms
+    keeper.close()
+
+
 async def test_a_keeper_without_an_answer_stops_before_its_lease_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     """By its own clock, while the renewal still waits."""
     monkeypatch.setattr(lease_module, "LEASE_MS", lease_module.MARGIN_MS + 200)
@@ -271,30 +332,34 @@ async def test_a_keeper_without_an_answer_stops_before_its_lease_ends(monkeypatc
     keeper.close()
 
 
-async def test_a_keeper_offers_the_lease_once_for_an_append(table: LeaseTable, monkeypatch: pytest.MonkeyPatch) -> None:
-    """And again for a later one."""
-    monkeypatch.setattr(lease_module, "RENEW_S", 0.01)
-    offers: list[bool] = []
-    renew = LeaseTable.renew_lease
+def is_offered(keeper: LeaseKeeper, unanswered: int) -> bool:
+    """Tells whether the next renewal offers the lease, while the append of that record waits; 0: none does."""
+    keeper.find_unanswered = lambda: unanswered
+    return keeper._has_to_offer()
 
-    def note_offer(self: LeaseTable, epoch: int, core_ns: int, *, offered: bool = False) -> bool:
-        offers.append(offered)
-        return renew(self, epoch, core_ns, offered=offered)
 
-    monkeypatch.setattr(LeaseTable, "renew_lease", note_offer)
-    epoch = take(table, "one")
-    assert epoch is not None
-    keeper = make_keeper(table, epoch)
-    waiting = 0
-    keeper.find_unanswered = lambda: waiting
-    keeper.start()
-    for record, expected in ((0, 0), (7, 1), (0, 1), (9, 2)):
-        waiting = record
-        enough = len(offers) + 3
-        await until(lambda enough=enough: len(offers) >= enough, "renewals")
-        assert sum(offers) == expected
-    await keeper.hand_over()
-    keeper.close()
+def test_a_lease_is_offered_until_an_append_is_answered(clock: list[float]) -> None:
+    """And for a later one again."""
+    keeper = LeaseKeeper(DeafTable(), 1, now_ns=lambda: START_NS, taken_s=clock[0])
+    assert [is_offered(keeper, record) for record in (0, 7, 7, 0, 9)] == [False, True, True, False, True]
+
+
+def test_who_took_an_offered_lease_keeps_it(clock: list[float]) -> None:
+    """Until its appends have been answered in time for a minute; an answer that came late proves nothing."""
+    keeper = LeaseKeeper(DeafTable(), 2, now_ns=lambda: START_NS, taken_s=clock[0], offered=True)
+    clock[0] += 3_600.0
+    assert not is_offered(keeper, 7)
+    keeper.note_fast_append()
+    clock[0] += 59.0
+    keeper.note_fast_append()
+    assert not is_offered(keeper, 9)
+    clock[0] += 59.0
+    assert not is_offered(keeper, 9)
+    keeper.note_fast_append()
+    clock[0] += 60.0
+    keeper.note_fast_append()
+    assert is_offered(keeper, 11)
+    assert is_offered(keeper, 11)
 
 
 async def test_an_answer_that_does_not_come_is_not_waited_for(postgres: Postgres) -> None:

@@ -131,3 +131,19 @@ async def test_a_block_of_ipv6_has_the_watches_of_one_address(monkeypatch: pytes
         await watched.watch(peer)
     assert [peer.code for peer in peers] == [None, None, grpc.StatusCode.RESOURCE_EXHAUSTED, None]
     await watched.close()
+
+
+async def test_a_core_that_leads_again_serves_again() -> None:
+    """Who asks while another core may lead hears that nothing serves; that is true of that moment only."""
+    lapsed = True
+    health = HealthService(build_logger(LogFormat.CONSOLE, LogLevel.ERROR), lambda: lapsed)
+    health.set_serving("", True)
+
+    async def ask_all() -> set[int]:
+        checked = await health._check(pb.HealthCheckRequest())
+        listed = await health._list_services(None)
+        return {checked.status, *(answer.status for answer in listed.statuses.values())}
+
+    assert await ask_all() == {NOT_SERVING}
+    lapsed = False
+    assert await ask_all() == {SERVING}
