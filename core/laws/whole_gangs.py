@@ -34,8 +34,7 @@ def check_takers(asks: Iterable[Allocation]) -> Iterator[Violation]:
         if not gang.leaves_whole or not ask.spec.placeholder or in_turn:
             continue
         least = sum(group.minimum(hard=hard) for group in gang.task_groups.values())
-        stated = any((group.stated_minimum or 0) > 1 for group in gang.task_groups.values())
-        if (hard or stated) and least > 1 and not _list_running(gang):
+        if (hard or gang.states_minimum) and least > 1 and not _list_running(gang):
             yield Violation(Law.UNIT_WHOLE, f"{ask.key} alone of {least} members of {gang.application_id}")
 
 

@@ -221,6 +221,11 @@ class Application:
             self.members = {**self.members, task_group: found}
         return found
 
+    @property
+    def states_minimum(self) -> bool:
+        """Tells whether one of its task groups is said to be of no use with a single member."""
+        return any((group.stated_minimum or 1) > 1 for group in self.task_groups.values())
+
     def holds_any(self, *, placeholders: bool) -> bool:
         """Tells whether it holds an allocation of the given kind."""
         if placeholders:

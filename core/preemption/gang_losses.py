@@ -77,20 +77,19 @@ def _choose_spare(application: Application) -> dict[Allocation, None]:
 def members_of(application: Application) -> list[Allocation]:
     """Returns the running allocations of the gang of *application*. A placeholder that is being replaced counts for its
     replacement."""
-    return [
-        allocation
-        for allocation in application.allocations.values()
-        if allocation.spec.task_group
-        and allocation.place is not _PREEMPTED
-        and (allocation.place is not _RELEASED or allocation.where is not None)
-    ]
+    return list(filter(_goes_on, application.allocations.values()))
+
+
+def _goes_on(allocation: Allocation) -> bool:
+    stays = allocation.place is not _RELEASED or allocation.where is not None
+    return bool(allocation.spec.task_group) and allocation.place is not _PREEMPTED and stays
 
 
 def is_leaving_whole(application: Application) -> bool:
     """Tells whether all members of the gang of *application* that ran were asked to leave and have not left yet."""
     return (
         application.leaves_whole
-        and not members_of(application)
+        and not any(map(_goes_on, application.allocations.values()))
         and any(allocation.preempted and allocation.spec.task_group for allocation in application.allocations.values())
     )
 

@@ -40,7 +40,7 @@ def forms_unit(state: PartitionState, unit_id: UnitId) -> bool:
     announced = application.spec.placeholder_ask
     if announced is None or announced.is_zero():
         return False
-    if application.spec.gang_style != HARD and not _has_stated_minimum(application):
+    if application.spec.gang_style != HARD and not application.states_minimum:
         return False
     return not runs_any_member(application)
 
@@ -145,7 +145,3 @@ def is_gathering(unit_id: UnitId, size: int, now_ns: int) -> bool:
         return False
     until_ns = unit_id.application.members_in(unit_id.task_group).gather_until_ns
     return until_ns is None or now_ns < until_ns
-
-
-def _has_stated_minimum(application: Application) -> bool:
-    return any((group.stated_minimum or 1) > 1 for group in application.task_groups.values())

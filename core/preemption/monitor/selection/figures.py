@@ -2,7 +2,8 @@
 
 Usage leaves out victims that are leaving and includes what asks have claimed. Demand is what preemption may serve: it
 leaves out asks that may not preempt, have preempted already, require a node, wait for a placeholder of their own, are
-kept back by a limit of their user, are larger than every node, or are refused by law 4. A guarantee that a level does
+kept back by a limit of their user, join a gang that leaves as a whole, are larger than every node, or are refused by
+law 4. A guarantee that a level does
 not declare is derived from the levels around it. Rule: preemption.md E.3 (G, Mx, U, P), E.8, H.
 """
 
@@ -22,6 +23,7 @@ from kornel.core.model.users import Account
 from kornel.core.policies.guarantees import HeldBy, project_usage
 from kornel.core.policies.view import PartitionView
 from kornel.core.preemption.entitlement import Entitlement, find_entitlement
+from kornel.core.preemption.gang_losses import is_leaving_whole
 
 Amounts = dict[int, int]
 """Amounts by type index."""
@@ -166,11 +168,12 @@ def draw_picture(view: MonitorView) -> Generator[int, None, Picture]:
 
 def waits_for_room(ask: Allocation) -> bool:
     """Tells whether the monitor may make room for *ask* alone: it may preempt, has not preempted yet, requires neither
-    a node nor a domain, and saves no room as a member of a gang."""
+    a node nor a domain, saves no room as a member of a gang, and joins none that leaves as a whole."""
     spec, claim = ask.spec, ask.reservation
     in_domain = spec.topology is not None and spec.topology.wish == Wish.REQUIRED
     in_gang = claim is not None and claim.least is not None
-    return spec.allow_preempt_other and not (ask.triggered or spec.required_node or in_domain or in_gang)
+    barred = ask.triggered or spec.required_node or in_domain or in_gang
+    return spec.allow_preempt_other and not barred and not is_leaving_whole(ask.application)
 
 
 def derive_guarantees(found: Picture) -> None:
@@ -239,7 +242,7 @@ def _count_demand(
     group."""
     looked_at = 0
     for application in list(figures.queue.applications.values()):
-        for group in list(application.groups.values()):
+        for group in [] if is_leaving_whole(application) else list(application.groups.values()):
             looked_at += 1
             if not group.size or group.kept_back or group.required_node or not _could_run(group.shape.pairs, largest):
                 continue

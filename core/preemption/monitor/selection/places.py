@@ -20,7 +20,7 @@ from kornel.core.model.nodes import Node
 from kornel.core.model.orders.waiting_rooms import is_asleep
 from kornel.core.model.queues import Queue
 from kornel.core.policies.application_order import application_key
-from kornel.core.preemption.gang_losses import find_whole_gangs
+from kornel.core.preemption.gang_losses import find_whole_gangs, is_leaving_whole
 from kornel.core.preemption.monitor.plan import Place
 from kornel.core.preemption.monitor.selection.candidates import (
     ORIGINATORS,
@@ -291,11 +291,12 @@ class Planner:
         for ask in self._waiting_elsewhere().get(leaf, ()):
             others.setdefault(ask.application, []).append(ask)
         for application in sorted(leaf.queue.applications.values(), key=application_key):
+            leaves = is_leaving_whole(application)
             # For a group that is about to be tried, nothing is preempted yet.
             lists = [
                 [ask for ask in group.asks() if ask.spec.allow_preempt_other]
                 for group in application.groups.values()
-                if not group.kept_back and not group.required_node and is_asleep(group)
+                if not group.kept_back and not group.required_node and is_asleep(group) and not leaves
             ]
             if application in others:
                 lists.append(sorted(others[application], key=_order_of))
