@@ -128,7 +128,7 @@ BOUNDS = {
     "core/service": Bounds(0, 0, 0, 10, 0, 11_620),
     "core/snapshot": Bounds(0, 0, 0, 5, 0, 1_420),
     "core/state": Bounds(0, 0, 0, 3.5, 0, 7_688),
-    "core/telling": Bounds(0, 0, 0, 6, 0, 10_077),
+    "core/telling": Bounds(0, 0, 0, 6, 0, 10_080),
     "core/tracing": Bounds(0, 0, 0, 13, 0, 300),
     "core/web": Bounds(0, 0, 0, 0, 0, 150),
     "cli": Bounds(0, 0, 0, 4, 0, 6_300),
