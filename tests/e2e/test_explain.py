@@ -177,7 +177,7 @@ parent: {name: fixed, value: root.users}}]"
         assert "not everybody may submit to root.vip; no user was named" in anybody.output
         typo = await kornel(core, "what-if", "ask", "--vcore", "1", "--queue", "root.vipp")
         assert typo.exit_code == 1
-        assert "'root.vipp' is no leaf that takes work, and placement rules need to know the user" in typo.output
+        assert "'root.vipp' is no leaf that takes work, and placement rules need a user" in typo.output
         gang = await kornel(core, "what-if", "gang", "3", *vip, *ann)
         assert gang.output.startswith("would be rejected: gang-too-large: vcore 3000 is above the max 2000")
 
