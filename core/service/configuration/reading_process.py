@@ -89,9 +89,9 @@ def answer_request(
         return judge_with(reader, request)
     from kornel.core.telling.configuration.configuration_preview import ConfigurationPreview  # noqa: PLC0415
 
-    moments = _receive_moments(receive)
+    found = _receive_moments(receive)
     begin_work()
-    return try_on(ConfigurationPreview(request.rm_id, reader.load(request.in_force), moments), reader.load(request.text))
+    return try_on(ConfigurationPreview(request.rm_id, reader.load(request.in_force), found), reader.load(request.text))
 
 
 def _receive_moments(receive: Callable[[], Any]) -> dict[str, PartitionMoment]:
