@@ -235,6 +235,7 @@ async def test_a_keeper_renews_until_another_core_takes_over(
     """It says so once, and a database that is away for a moment is no reason."""
     monkeypatch.setattr(lease_module, "RENEW_S", 0.01)
     monkeypatch.setattr(lease_module, "LEASE_MS", 1_000 * PATIENCE_S)
+    monkeypatch.setattr(lease_module, "GONE_MS", 1_000 * PATIENCE_S)
     epoch = take(table, "one")
     assert epoch is not None
     keeper = make_keeper(LeaseTable(settings_for(postgres.url).url), epoch)
@@ -266,6 +267,46 @@ class DeafTable(LeaseTable):
 
     def close(self) -> None:
         pass
+
+
+class ClosedTable(DeafTable):
+    """A lease whose database refuses all connections."""
+
+    def renew_lease(self, epoch: int, core_ns: int, *, offered: bool = False) -> bool:
+        raise OSError("connection refused")
+
+    def forget_connections(self) -> None:
+        pass
+
+
+def test_a_leader_whose_connection_failed_stops_before_others_take_it_for_gone(clock: list[float]) -> None:
+    """The database may have seen it close just after the last renewal; with a new connection all is as before."""
+    closed, working = ClosedTable(), DeafTable()
+    working.answered.set()
+    keeper = make_keeper(closed, 1)
+    clock[0] += 0.5
+    assert keeper._renew_once(clock[0], False)
+    clock[0] += 0.2
+    assert not keeper.lapsed
+    clock[0] += 0.1
+    assert keeper.lapsed
+    keeper._table = working
+    assert keeper._renew_once(clock[0], False)
+    clock[0] += 2.4
+    assert not keeper.lapsed
+
+
+async def test_a_keeper_whose_connection_failed_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Long before the end of its lease."""
+    monkeypatch.setattr(lease_module, "LEASE_MS", 1_000 * PATIENCE_S)
+    keeper = make_keeper(ClosedTable(), 1)
+    lost = asyncio.Event()
+    keeper.on_lost = lambda reason: lost.set()
+    keeper.start()
+    await until(lost.is_set, "the keeper to stop")
+    assert "another core may lead: connection refused" in keeper.lost
+    assert time.monotonic() - keeper._renewed_s >= 0.8
+    keeper.close()
 
 
 def test_a_renewal_counts_before_the_event_loop_knows_of_it(clock: list[float]) -> None:
