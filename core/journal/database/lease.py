@@ -255,7 +255,7 @@ class LeaseKeeper:
 
     def start(self) -> None:
         """Renew the lease from now on, in the running event loop."""
-        self._task = asyncio.create_task(self._renew_for_ever(), name="lease")
+        self._task = asyncio.create_task(self._renew_until_lost(), name="lease")
 
     async def hand_over(self) -> None:
         """Stop renewing, and release the lease for another core, unless one may have it. The lease has no end for this
@@ -279,6 +279,13 @@ class LeaseKeeper:
             await asyncio.gather(self._task, return_exceptions=True)
             self._task = None
 
+    async def _renew_until_lost(self) -> None:
+        try:
+            await self._renew_for_ever()
+        except Exception as error:  # noqa: BLE001 - who renews nothing any more must not go on
+            self.lost = f"bug in the lease, it is not renewed any more: {type(error).__name__}: {error}"
+        self.on_lost(self.lost)
+
     async def _renew_for_ever(self) -> None:
         loop = asyncio.get_running_loop()
         while not self.lost:
@@ -289,7 +296,6 @@ class LeaseKeeper:
                 self.lost = "another core has taken over"
             if self.lapsed:
                 self.lost = self.lost or self._say_age()
-                self.on_lost(self.lost)
                 return
             pause_s = AGAIN_S if self.problem else max(0.0, began + RENEW_S - time.monotonic())
             await asyncio.sleep(min(pause_s, self._left_s))

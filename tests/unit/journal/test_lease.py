@@ -23,7 +23,7 @@ from kornel.core.journal.database import lease as lease_module
 from kornel.core.journal.database.lease import LeaseKeeper, LeaseSight, LeaseTable, LeaseView, is_gone, name_holder
 from kornel.core.journal.database.settings import SnapshotTimes
 from kornel.core.journal.database.store import JournalStore, StoreMoved, StoreTaken
-from kornel.core.journal.journal import Journal
+from kornel.core.journal.journal import Journal, NextEpoch
 from kornel.core.journal.snapshots.snapshot_store import opened_snapshots
 from kornel.core.journal.standby import Standby
 from kornel.core.service.machine.clock import ManualClock
@@ -307,6 +307,57 @@ async def test_a_keeper_whose_connection_failed_ends(monkeypatch: pytest.MonkeyP
     assert "another core may lead: connection refused" in keeper.lost
     assert time.monotonic() - keeper._renewed_s >= 0.8
     keeper.close()
+
+
+async def test_a_keeper_with_a_bug_says_so() -> None:
+    """A lease that nobody renews is lost, and the core has to end."""
+
+    class BrokenTable(DeafTable):
+        def renew_lease(self, epoch: int, core_ns: int, *, offered: bool = False) -> bool:
+            raise KeyError("a bug")
+
+    keeper = make_keeper(BrokenTable(), 1)
+    reasons: list[str] = []
+    keeper.on_lost = reasons.append
+    keeper.start()
+    await until(lambda: reasons, "the keeper to stop")
+    assert reasons == [keeper.lost]
+    assert "KeyError: 'a bug'" in keeper.lost
+    assert keeper.lapsed
+    keeper.close()
+
+
+async def test_who_loses_the_lease_before_the_first_record_goes_on_standing_by(
+    postgres: Postgres, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It leads once it has taken the lease again, and kept it."""
+    losing = True
+    standby = Standby.open(settings_for(postgres.url), BEGINNING, logger=LOGGER)
+    append = NextEpoch.append_first
+    epochs: list[int] = []
+
+    def append_late(self: NextEpoch, store: JournalStore) -> None:
+        assert self._lease is not None
+        epochs.append(self._lease.epoch)
+        if losing:
+            self._lease.lost = "it took too long"
+            self._lease._threads.submit(lambda: None).result()  # A renewal may be under way.
+        append(self, store)
+
+    monkeypatch.setattr(NextEpoch, "append_first", append_late)
+    led: list[Journal] = []
+    await standby.start(
+        ManualClock(START_NS), "", on_lead=led.append, on_followed=lambda _: None, on_problem=lambda _: None
+    )
+    assert epochs == [1]
+    assert not led
+    assert not standby.standing.leads
+    losing = False
+    await until(lambda: led, "the core to lead")
+    assert epochs == [1, 2]
+    led[0].start()
+    await led[0].hand_over()
+    await asyncio.to_thread(led[0].close, PATIENCE_S)
 
 
 def test_a_renewal_counts_before_the_event_loop_knows_of_it(clock: list[float]) -> None:
