@@ -23,6 +23,16 @@ def format_quantity(name: str, amount: int) -> str:
     return _scale_amount(amount, 1000, _DECIMAL)
 
 
+def write_quantity(name: str, amount: int) -> str:
+    """Returns *amount* of type *name* to the last unit, as ``queues.yaml`` writes it: ``13333m`` cores, ``6827Mi``."""
+    if name == "vcore":
+        return f"{amount}m" if amount % 1000 else f"{amount // 1000}"
+    if name == "memory" and amount:
+        size = max(size for size in range(len(_BINARY)) if amount % 1024**size == 0)
+        return f"{amount // 1024**size}{_BINARY[size]}"
+    return str(amount)
+
+
 def format_quantities(amounts: Mapping[str, int]) -> str:
     """Returns amounts as ``vcore=1.5 memory=4Gi``; ``-`` for none."""
     return " ".join(f"{name}={format_quantity(name, amounts[name])}" for name in types_in_order([amounts])) or "-"

@@ -139,7 +139,7 @@ def render_waits(
         by or "application": lambda row: row[0],
         "queue" if not by else "applications": lambda row: str(len(row[1])) if by else row[1][0].queue,
         "asks": lambda row: f"{sum(each.ask_count for each in row[1]):,}",
-        "waits since": lambda row: format_age(now_ns - row[1][0].oldest_ask_ns),
+        "waited": lambda row: format_age(now_ns - row[1][0].oldest_ask_ns),
         "oldest" if by else "user": lambda row: row[1][0].application_id if by else row[1][0].user,
         "waits for": lambda row: obstacles.get(row[1][0].application_id, "-"),
     }

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from fractions import Fraction
 from typing import Any, Final, NamedTuple
 
-from kornel.cli.yarn.capacity_file import PREFIX, Term, YarnQueue, is_true, read_capacity, read_tree
+import yaml
+
+from kornel.cli.yarn.capacity_file import PREFIX, Term, Value, YarnQueue, is_true, read_capacity, read_count, read_tree
 from kornel.cli.yarn.placement import convert_mappings
-from kornel.cli.yarn.queue_amounts import Amounts, find_max, share_guarantee, write_amounts
-from kornel.cli.yarn.remarks import find_advice
+from kornel.cli.yarn.queue_amounts import Amounts, find_max, round_down, share_guarantee, write_amounts
+from kornel.cli.yarn.remarks import CONVERTED, find_advice
 
 _MONITOR: Final = "yarn.resourcemanager.monitor.capacity.preemption."
+_OF_THE_CLUSTER: Final = "yarn.scheduler."
+_ACL: Final = "yarn.acl.enable"
 _MONITOR_ON: Final = "yarn.resourcemanager.scheduler.monitor.enable"
 _MONITOR_KEYS: Final = {
     "observe_only": "observe_only",
@@ -21,17 +26,11 @@ _MONITOR_KEYS: Final = {
     "max_ignored_over_capacity": "dead_zone",
     "natural_termination_factor": "natural_factor",
 }
+_SWITCH: Final = re.compile("true|false")
+_NUMBER: Final = re.compile(r"[0-9]+(\.[0-9]+)?")
 _WHOLE: Final = {"": Term(Fraction(100), "%")}
 _SECOND: Final = "auto-queue-creation-v2"
 _TEMPLATES: Final = ("leaf-queue-template.", f"{_SECOND}.leaf-template.", f"{_SECOND}.template.")
-_READ: Final = frozenset(
-    {
-        "queues", "capacity", "maximum-capacity", "acl_submit_applications", "acl_administer_queue", "ordering-policy",
-        "priority", "disable_preemption", "state", "maximum-applications", "max-parallel-apps",
-        "auto-create-child-queue.enabled", "auto-queue-creation-v2.enabled",
-    }
-)  # fmt: skip
-"""The settings of a queue that are converted."""
 
 
 class Remark(NamedTuple):
@@ -53,16 +52,16 @@ class Conversion:
     """The conversion of the properties of a file. *cluster*: what the whole cluster has, in base units; empty:
     unknown."""
 
-    def __init__(self, properties: Mapping[str, str], cluster: Mapping[str, int]) -> None:
+    def __init__(self, properties: Mapping[str, Value], cluster: Mapping[str, int]) -> None:
         self._properties = properties
         self._root, self._others = read_tree(properties)
-        self._cluster = {kind: Fraction(amount) for kind, amount in cluster.items()}
+        self._cluster = {kind: round_down(kind, amount) for kind, amount in cluster.items()}
         self._remarks: dict[tuple[str, str], Remark] = {}
 
     def convert_file(self) -> Converted:
         """Returns the whole configuration. Raises ``ValueError`` for amounts that make no sense, or are a part of
         something unknown."""
-        root = self._convert_queue(self._root, self._cluster, self._cluster)
+        root = self._convert_queue(self._root, self._cluster, self._cluster, 0)
         root.pop("resources", None)
         self._set_root(root)
         partition: dict[str, Any] = {"name": "default"}
@@ -90,15 +89,22 @@ class Conversion:
 
     def _set_root(self, root: dict[str, Any]) -> None:
         acl = self._root.keys.get("acl_submit_applications", "*")
-        if is_true(self._properties.get("yarn.acl.enable", "true")) is False:
+        if _ACL in self._properties and not is_true(self._properties[_ACL]):
             acl = "*"
+        elif _ACL not in self._properties and any("acl_submit_applications" in each.keys for each in self._root.walk()):
+            self._note(
+                "", _ACL,
+                "off in YARN unless yarn-site.xml switches it on (give that file, too), so that access lists bind"
+                " nobody; here they hold",
+            )  # fmt: skip
         if acl.strip():
-            root["submitacl"] = acl.strip(" \n") if acl.strip() == "*" else acl
+            root["submitacl"] = "*" if acl.strip() == "*" else str(acl)
         limits = [
-            {"limit": f"applications of {who}", "users": [who], "maxapplications": int(self._others[key])}
+            {"limit": f"applications of {who}", "users": [who], "maxapplications": count}
             for key in sorted(self._others, reverse=True)
             if key.endswith("max-parallel-apps") and key.startswith("user.")
             for who in [key.removeprefix("user.").removesuffix("max-parallel-apps").rstrip(".") or "*"]
+            if (count := read_count(self._others[key])) > 0
         ]
         if limits:
             root["limits"] = sorted(limits, key=lambda limit: limit["users"] == ["*"])
@@ -106,26 +112,30 @@ class Conversion:
             if named in root:
                 root[named] = root.pop(named)
 
-    def _convert_queue(self, queue: YarnQueue, guaranteed: Amounts, most: Amounts) -> dict[str, Any]:
+    def _convert_queue(self, queue: YarnQueue, guaranteed: Amounts, most: Amounts, running: int) -> dict[str, Any]:
         found: dict[str, Any] = {"name": queue.name}
-        own = self._read_terms(queue, "maximum-capacity", queue.keys) or _WHOLE
+        own = read_capacity(queue.keys.get("maximum-capacity")) or _WHOLE
         maximum = find_max(most, own) if queue is not self._root else dict(most)
-        found |= self._convert_keys(queue.path, queue.keys, leaf=not queue.children and not queue.makes_children())
+        leaf = not queue.children and not queue.makes_children()
+        found |= self._convert_keys(queue.path, queue.keys, running, leaf=leaf)
+        running = found.get("maxapplications", running)
         resources = {"guaranteed": write_amounts({k: v for k, v in guaranteed.items() if v})}
         resources["max"] = write_amounts({k: v for k, v in maximum.items() if v != most.get(k)})
         if resources := {key: amounts for key, amounts in resources.items() if amounts}:
             found["resources"] = resources
         if queue.makes_children():
-            found |= self._convert_template(queue, guaranteed, maximum)
+            found |= self._convert_template(queue, guaranteed, maximum, running)
         self._note_queue(queue)
-        terms = [self._read_terms(child, "capacity", child.keys) for child in queue.children]
+        terms = [read_capacity(child.keys.get("capacity")) for child in queue.children]
         below = [
-            self._convert_queue(child, share, maximum)
+            self._convert_queue(child, share, maximum, running)
             for child, share in zip(queue.children, share_guarantee(guaranteed, terms), strict=True)
             if not self._is_stopped(child)
         ]
         if below:
             found["queues"] = below
+        elif queue.children:
+            found["parent"] = True
         return found
 
     def _is_stopped(self, queue: YarnQueue) -> bool:
@@ -134,55 +144,53 @@ class Conversion:
             self._note(queue.path, "state = STOPPED", "left out with all below it: new applications are refused")
         return stopped
 
-    def _read_terms(self, queue: YarnQueue, key: str, keys: Mapping[str, str]) -> dict[str, Term]:
-        try:
-            return read_capacity(keys[key]) if keys.get(key, "").strip() else {}
-        except ValueError as error:
-            raise ValueError(f"{queue.path}.{key}: {error}") from error
-
-    def _convert_keys(self, path: str, keys: Mapping[str, str], *, leaf: bool) -> dict[str, Any]:
-        """Returns the settings of a queue or of a template but its amounts."""
+    def _convert_keys(self, path: str, keys: Mapping[str, Value], running: int, *, leaf: bool) -> dict[str, Any]:
+        """Returns the settings of a queue or of a template but its amounts. *running*: the most applications that the
+        queues above it let run; 0: any number."""
         found: dict[str, Any] = {}
         for key, ours in (("acl_submit_applications", "submitacl"), ("acl_administer_queue", "adminacl")):
             if keys.get(key, "").strip():
-                found[ours] = keys[key]
-        parallel = keys.get("max-parallel-apps") or (self._others.get("max-parallel-apps") if leaf else None)
-        most = parallel or keys.get("maximum-applications")
-        if most:
-            found["maxapplications"] = int(most)
-            if not parallel:
-                self._note(
-                    path, "maximum-applications", "counts running applications only, and none that waits is refused"
-                )
+                found[ours] = str(keys[key])
+        setting = "max-parallel-apps"
+        count = read_count(keys.get(setting)) or (read_count(self._others.get(setting)) if leaf else 0)
+        if not count:
+            setting = "maximum-applications"
+            count = read_count(keys.get(setting))
+        if count > 0:
+            found["maxapplications"] = min(count, running or count)
+            if setting == "maximum-applications":
+                self._note(path, setting, "counts running applications only, and none that waits is refused")
+            if count > found["maxapplications"]:
+                self._note(path, f"{setting} = {count}", f"{running}, since no more may run in a queue above it")
         properties: dict[str, str] = {}
         policy = keys.get("ordering-policy", "fifo").strip()
         if leaf and policy == "fair":
             properties["application.sort.policy"] = "fair"
         elif policy not in ("fifo", "utilization"):
             self._note(path, f"ordering-policy = {policy}", "none; the queue furthest below its guarantee comes first")
-        if keys.get("priority", "0").strip() not in ("", "0"):
-            properties["priority.offset"] = keys["priority"].strip()
+        if offset := read_count(keys.get("priority")):
+            properties["priority.offset"] = str(offset)
         if "disable_preemption" in keys:
             properties["preemption.policy"] = "disabled" if is_true(keys["disable_preemption"]) else "default"
         if properties:
             found["properties"] = properties
         return found
 
-    def _convert_template(self, queue: YarnQueue, guaranteed: Amounts, most: Amounts) -> dict[str, Any]:
+    def _convert_template(self, queue: YarnQueue, guaranteed: Amounts, most: Amounts, running: int) -> dict[str, Any]:
         keys = {
             name.removeprefix(template): value
             for name, value in queue.keys.items()
             for template in _TEMPLATES
             if name.startswith(template)
         }
-        template = self._convert_keys(f"{queue.path} (template)", keys, leaf=True)
+        template = self._convert_keys(f"{queue.path} (template)", keys, running, leaf=True)
         template = {key: template[key] for key in ("maxapplications", "properties") if key in template}
-        terms = self._read_terms(queue, "capacity", keys)
+        terms = read_capacity(keys.get("capacity"))
         if any(term.unit == "w" for term in terms.values()):
             self._note(queue.path, "template with a weight", "no guarantee: queues that rules create get amounts")
             terms = {}
         (share,) = share_guarantee(guaranteed, [terms])
-        ceilings = find_max(most, self._read_terms(queue, "maximum-capacity", keys) or _WHOLE)
+        ceilings = find_max(most, read_capacity(keys.get("maximum-capacity")) or _WHOLE)
         resources = {
             "guaranteed": write_amounts(share),
             "max": write_amounts({kind: amount for kind, amount in ceilings.items() if amount != most.get(kind)}),
@@ -200,19 +208,19 @@ class Conversion:
             )  # fmt: skip
             return {}
         said = {
-            ours: self._properties[_MONITOR + key].strip()
+            ours: _read_setting(self._properties[_MONITOR + key])
             for key, ours in _MONITOR_KEYS.items()
             if _MONITOR + key in self._properties
         }
-        return {"enabled": True} | {key: _read_value(value) for key, value in said.items()}
+        return {"enabled": True, **said}
 
     def _note_queue(self, queue: YarnQueue) -> None:
         templates = queue.makes_children()
         for key, value in queue.keys.items():
-            if key in _READ or not value.strip() or (queue is self._root and key in ("capacity", "maximum-capacity")):
+            if key in CONVERTED or not value.strip():
                 continue
             bare = next((key.removeprefix(each) for each in _TEMPLATES if templates and key.startswith(each)), None)
-            if bare is None or bare not in _READ:
+            if bare is None or bare not in CONVERTED:
                 self._note(queue.path, f"{key} = {value.strip()}", find_advice(bare or key))
         if not queue.children and "user-limit-factor" not in queue.keys:
             self._note(
@@ -223,16 +231,24 @@ class Conversion:
 
     def _note_others(self) -> None:
         read = ("queue-mappings", "queue-mappings-override.enable", "mapping-rule-format")
-        for key, value in self._others.items():
-            if value.strip() and key not in read and not key.endswith("max-parallel-apps"):
+        others = {key: value for key, value in self._others.items() if key not in read}
+        for name, value in self._properties.items():
+            if name.startswith(_MONITOR) and name.removeprefix(_MONITOR) not in _MONITOR_KEYS:
+                others[name.removeprefix(_MONITOR)] = value
+            elif name.startswith((f"{_OF_THE_CLUSTER}maximum-", f"{_OF_THE_CLUSTER}minimum-")):
+                others[name.removeprefix(_OF_THE_CLUSTER)] = value
+        for key, value in others.items():
+            if value.strip() and not key.endswith("max-parallel-apps"):
                 self._note("", f"{key} = {value.strip()}", find_advice(key))
 
 
-def _read_value(text: str) -> bool | int | float:
-    if text in ("true", "false"):
-        return text == "true"
-    number = float(text)
-    return int(number) if number.is_integer() else number
+def _read_setting(value: Value) -> object:
+    """Returns a setting of the monitor. Raises ``ValueError`` for one of another kind."""
+    text = value.strip()
+    switch = value.where.endswith("observe_only")
+    if not (_SWITCH if switch else _NUMBER).fullmatch(text):
+        raise ValueError(f"{value.where}: {text!r} is not {'true or false' if switch else 'a number'}")
+    return yaml.safe_load(text)
 
 
 def describe_remarks(remarks: list[Remark]) -> list[str]:

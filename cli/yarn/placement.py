@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Final
 
 from kornel.cli.yarn.capacity_file import YarnQueue, is_true
 
 Note = Callable[[str, str, str], None]
 """Notes a setting, with its value, and what to know about it."""
+
+_BY_GROUP: Final = (
+    "none: no rule names a queue after a group; by hand, a rule `fixed` with a filter for each group, or a rule `tag`"
+    " if the shim puts the group into a tag"
+)
 
 
 def convert_mappings(root: YarnQueue, others: Mapping[str, str], note: Note) -> list[dict[str, Any]]:
@@ -30,17 +35,11 @@ def convert_mappings(root: YarnQueue, others: Mapping[str, str], note: Note) -> 
 def _convert_mapping(root: YarnQueue, mapping: str, note: Note) -> dict[str, Any] | None:
     kind, _, rest = mapping.partition(":")
     who, colon, target = rest.rpartition(":")
-    if kind not in ("u", "g") or not colon or "%" in who.replace("%user", ""):
-        note("queue-mappings", mapping, "not converted; a rule knows users, groups and tags")
-        return None
-    rule = _find_rule(root, target)
+    known = kind in ("u", "g") and colon and ("%" not in who or (kind, who) == ("u", "%user"))
+    rule = _find_rule(root, target) if known else None
     if rule is None:
-        note(
-            "queue-mappings",
-            mapping,
-            "none: no rule names a queue after a group; by hand, a rule `fixed` with a filter for each group, or a rule"
-            " `tag` if the shim puts the group into a tag",
-        )
+        by_group = known and "group" in target
+        note("queue-mappings", mapping, _BY_GROUP if by_group else "not converted; a rule knows users, groups and tags")
         return None
     if who != "%user":
         rule["filter"] = {"type": "allow", "users" if kind == "u" else "groups": [who]}

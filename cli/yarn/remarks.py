@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import re
+from fnmatch import fnmatchcase
 from typing import Final
 
 _USERS = (
@@ -16,48 +16,58 @@ _LABELS = (
 _SHIM = "none; this is up to the shim"
 _PACE = "none needed; the core places an ask when it arrives, and waits for no heartbeat"
 
+CONVERTED: Final = frozenset(
+    {
+        "queues", "capacity", "maximum-capacity", "acl_submit_applications", "acl_administer_queue", "ordering-policy",
+        "priority", "disable_preemption", "state", "maximum-applications", "max-parallel-apps",
+        "auto-create-child-queue.enabled", "auto-queue-creation-v2.enabled",
+    }
+)  # fmt: skip
+"""The settings of a queue that are converted."""
+
 ADVICE: Final = (
     (
-        re.compile(r".*maximum-am-resource-percent"),
+        ("*maximum-am-resource-percent",),
         "none; by hand, `maxapplications` on the queue: otherwise drivers may fill it, and no executor starts",
     ),
-    (re.compile(r"user-limit-factor|minimum-user-limit-percent|user-settings\..*"), _USERS),
-    (re.compile(r"(accessible|default)-node-label.*"), _LABELS),
+    (("user-limit-factor", "minimum-user-limit-percent", "user-settings.*"), _USERS),
+    (("accessible-node-label*", "default-node-label*"), _LABELS),
     (
-        re.compile(r"(maximum|minimum)-allocation-.*|maximum-allocation|minimum-allocation"),
+        ("maximum-allocation", "minimum-allocation", "maximum-allocation-*", "minimum-allocation-*"),
         "none; an ask that is larger than every node waits, and `kornel explain` says so",
     ),
-    (re.compile(r"intra-queue-preemption\..*"), "none; inside a leaf nobody is preempted for a guarantee"),
-    (re.compile(r".*enable-size-based-weight"), "none; `fair` compares what applications hold, whatever they ask for"),
-    (re.compile(r"(maximum|default)-application-lifetime"), "none; ending applications is up to the shim"),
+    (("intra-queue-preemption.*",), "none; inside a leaf nobody is preempted for a guarantee"),
+    (("*enable-size-based-weight",), "none; `fair` compares what applications hold, whatever they ask for"),
+    (("maximum-application-lifetime", "default-application-lifetime"), "none; ending applications is up to the shim"),
     (
-        re.compile(r"(default|acl)[-_]application[-_](max[-_])?priority|workflow-priority-mappings.*"),
+        ("default[-_]application[-_]*priority", "acl[-_]application[-_]*priority", "workflow-priority-mappings*"),
         "none; the shim gives each ask its priority, and the queue may add `priority.offset`",
     ),
     (
-        re.compile(r"resource-calculator"),
+        ("resource-calculator",),
         "none; all resource types count when asks are placed and queues are compared, not memory alone",
     ),
-    (re.compile(r"(node|rack)-locality.*|offswitch.*"), _SHIM),
-    (re.compile(r"schedule-asynchronously.*|per-node-heartbeat.*|.*multi-node.*"), _PACE),
+    (("node-locality*", "rack-locality*", "offswitch*"), _SHIM),
+    (("schedule-asynchronously*", "per-node-heartbeat*", "*multi-node*"), _PACE),
     (
-        re.compile(r"reserv.*|.*reservation.*"),
+        ("reserv*", "*reservation*"),
         "none; an ask that waits long has room held for it, and nobody books ahead",
     ),
     (
-        re.compile(r"maximum-applications"),
+        ("maximum-applications",),
         "queues may have `maxapplications`; it counts running applications, and those that wait are not refused",
     ),
-    (re.compile(r"mapping-rule-json.*"), "not converted; by hand, `placementrules`: see docs/from-yarn.md"),
+    (("mapping-rule-json*",), "not converted; by hand, `placementrules`: see docs/from-yarn.md"),
     (
-        re.compile(r".*auto-queue-creation-v2\..*|.*auto-create-child-queue\..*"),
+        ("*auto-queue-creation-v2.*", "*auto-create-child-queue.*"),
         "not converted; queues that a rule creates get the `childtemplate` of their parent, and go when empty",
     ),
-    (re.compile(r".*template\..*"), "not converted; `childtemplate` has amounts, `maxapplications` and properties"),
+    (("*template.*",), "not converted; `childtemplate` has amounts, `maxapplications` and properties"),
 )
 
 
 def find_advice(key: str) -> str:
     """Returns what to do about the setting *key*, which is not converted."""
-    unknown = "no list of queues names it; left out" if "." in key else "not known to this command; left out"
-    return next((said for pattern, said in ADVICE if pattern.fullmatch(key)), unknown)
+    of_a_queue = "." in key and key.rpartition(".")[2] in CONVERTED
+    unknown = "no list of queues names it; left out" if of_a_queue else "not known to this command; left out"
+    return next((said for patterns, said in ADVICE if any(fnmatchcase(key, each) for each in patterns)), unknown)

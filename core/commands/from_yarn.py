@@ -34,14 +34,16 @@ def from_yarn(
 
     Comments at its end list what has no counterpart, with the way by hand. Exits 2 if it needs a hand to be accepted.
     """
-    properties: dict[str, str] = {}
+    sizes = [part.partition("=") for part in cluster.replace(" ", "").split(",") if part]
     try:
-        for file in files:
-            properties |= read_properties(read_file(file))
-        sizes = [part.partition("=") for part in cluster.replace(" ", "").split(",") if part]
-        converted = Conversion(properties, {kind: parse_quantity(kind, text) for kind, _, text in sizes}).convert_file()
+        has = {kind: parse_quantity(kind, text) for kind, _, text in sizes}
     except ValueError as error:
-        raise refuse_input(f"{file}: {error}") from error
+        raise refuse_input(f"--cluster {cluster}: {error}; write it as in vcore=100,memory=400Gi") from error
+    try:
+        properties = {name: value for file in files for name, value in read_properties(read_file(file), file).items()}
+        converted = Conversion(properties, has).convert_file()
+    except ValueError as error:
+        raise refuse_input(error) from error
     text = yaml.safe_dump(converted.configuration, sort_keys=False, default_flow_style=None, width=120)
     lines = [line for said in describe_remarks(converted.remarks) for line in wrap_text(said, indent="# - ")]
     echo_document("\n".join([text.rstrip(), "", "# What has no counterpart, or will surprise:", *lines]))

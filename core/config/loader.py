@@ -36,7 +36,7 @@ from kornel.core.config.model import (
 )
 from kornel.core.config.text.fields import Field
 from kornel.core.config.text.problems import ProblemLog
-from kornel.core.config.text.yaml_reader import Document, MappingNode, collections_of, read, shorten_text
+from kornel.core.config.text.yaml_reader import Document, MappingNode, ScalarNode, collections_of, read, shorten_text
 from kornel.core.config.tree import build_tree
 from kornel.core.domain.names import LONGEST_MANAGER, length_flaw
 from kornel.core.domain.settings import PlacementRuleConfig
@@ -105,7 +105,8 @@ def interpret_document(
 
 
 def _interpret_root(text: str, top: Field, log: ProblemLog, unavailable_resolvers: Mapping[str, str]) -> Reading:
-    if isinstance(top.node, MappingNode) and (kind := top.entries().get("kind")) and kind.text() == "ConfigMap":
+    kind = top.entries().get("kind") if isinstance(top.node, MappingNode) else None
+    if kind is not None and isinstance(kind.node, ScalarNode) and kind.node.text == "ConfigMap":
         kind.error("this is a whole ConfigMap", "only the text in it: what is under data, queues.yaml")
         log.raise_if_errors()
     declared = read_partitions(top, unavailable_resolvers)
@@ -115,7 +116,7 @@ def _interpret_root(text: str, top: Field, log: ProblemLog, unavailable_resolver
     trees = [(partition, build_tree(partition)) for partition in declared]
     for partition, root in trees:
         check_limits(root)
-        check_resources(root)
+        check_resources(root, owed=partition.preemption.enabled)
         check_types(partition, root)
         check_priorities(root)
         check_rules(partition.rules, root)

@@ -2461,7 +2461,7 @@ type ForecastWait struct {
 	Preemption string `protobuf:"bytes,6,opt,name=preemption,proto3" json:"preemption,omitempty"`
 	// Owner of their application.
 	User string `protobuf:"bytes,7,opt,name=user,proto3" json:"user,omitempty"`
-	// They wait now, too: of a lost node or other limits this is no consequence.
+	// They wait already, so it is no consequence of the change that the question supposes.
 	Already       bool `protobuf:"varint,8,opt,name=already,proto3" json:"already,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -20,6 +20,7 @@ from kornel.core.config.keys.properties import (
 )
 from kornel.core.config.text.yaml_reader import shorten_text
 from kornel.core.domain.resources import MAX_TYPES
+from kornel.shared.readable_amounts import write_quantity
 
 _FOREIGN_TO_QUOTA: Final = (PREEMPTION_POLICY, PREEMPTION_DELAY, PRIORITY_POLICY, PRIORITY_OFFSET)
 
@@ -61,64 +62,62 @@ def amounts_of(queue: DeclaredQueue) -> Iterator[Amounts]:
     return (amounts for amounts in found if amounts is not None)
 
 
-def check_resources(root: DeclaredQueue) -> None:
-    """Report contradictions between the amounts below *root*."""
-    _check_queue(root, {})
+def check_resources(root: DeclaredQueue, *, owed: bool) -> None:
+    """Report contradictions between the amounts below *root*. *owed*: tasks leave for guarantees."""
+    _check_queue(root, {}, owed)
     _check_applications(root, 0, "")
 
 
-def _check_queue(queue: DeclaredQueue, above: Ceilings) -> dict[str, int]:
+def _check_queue(queue: DeclaredQueue, above: Ceilings, owed: bool) -> dict[str, int]:
     """Returns the amounts that the queue's parent has to guarantee for it."""
     guaranteed, maximum = _values(queue.guaranteed), _values(queue.max)
     if queue.guaranteed is not None:
         for name, amount in guaranteed.items():
             if name in maximum and amount > maximum[name]:
-                queue.guaranteed.fields[name].error(
-                    f"queue {queue.path}: guaranteed {name} {amount} is above its max {maximum[name]}",
-                    f"at most {maximum[name]}",
-                )
+                own, most = (write_quantity(name, each) for each in (amount, maximum[name]))
+                message = f"queue {queue.path}: guaranteed {name} {own} is above its max {most}"
+                queue.guaranteed.fields[name].error(message, f"at most {most}")
     ceilings = dict(above)
     if queue.max is not None:
         for name, amount in maximum.items():
             if name not in above or amount < above[name][0]:
                 ceilings[name] = (amount, queue.path)
             elif amount > above[name][0]:
-                least, setter = above[name]
-                queue.max.fields[name].error(
-                    f"queue {queue.path}: max {name} {amount} is above the max {least} of {setter}", f"at most {least}"
-                )
-    needed = _check_sum(queue, guaranteed, ceilings)
+                own, least = (write_quantity(name, each) for each in (amount, above[name][0]))
+                message = f"queue {queue.path}: max {name} {own} is above the max {least} of {above[name][1]}"
+                queue.max.fields[name].error(message, f"at most {least}")
+    needed = _check_sum(queue, guaranteed, ceilings, owed)
     _warn_of_quota_delay(queue, needed, maximum)
     return needed
 
 
-def _check_sum(queue: DeclaredQueue, guaranteed: Mapping[str, int], ceilings: Ceilings) -> dict[str, int]:
+def _check_sum(queue: DeclaredQueue, guaranteed: Mapping[str, int], ceilings: Ceilings, owed: bool) -> dict[str, int]:
     needed = dict(guaranteed)
     total: dict[str, int] = {}
-    below_it = [_check_queue(child, ceilings) for child in queue.children]
+    below_it = [_check_queue(child, ceilings, owed) for child in queue.children]
     for needs in below_it:
         for name, amount in needs.items():
             total[name] = total.get(name, 0) + amount
     for name, amount in total.items():
-        below = f"the queues below {queue.path} have {name} {amount} guaranteed"
+        added = write_quantity(name, amount)
+        below = f"the queues below {queue.path} have {name} {added} guaranteed"
         if queue.guaranteed is not None and name in guaranteed and amount > guaranteed[name]:
-            queue.guaranteed.fields[name].error(
-                f"{below}, more than its own {guaranteed[name]}", f"at least {amount}, or less below"
-            )
+            own = write_quantity(name, guaranteed[name])
+            queue.guaranteed.fields[name].error(f"{below}, more than its own {own}", f"at least {added}, or less below")
             continue
-        if amount < guaranteed.get(name, 0) and all(name in needs for needs in below_it):
+        left = guaranteed.get(name, amount) - amount
+        if owed and left > (left + amount) // 100 and all(name in needs for needs in below_it):
             assert queue.guaranteed is not None, "it guarantees this type"
             queue.guaranteed.fields[name].warning(
-                f"{below}, and may take no more than that from others; the remaining {guaranteed[name] - amount} that"
-                f" {queue.path} guarantees only come to them where they are free",
+                f"{below}, and nobody leaves for more than that; they get the remaining {write_quantity(name, left)}"
+                f" that {queue.path} guarantees only where it is free",
                 "a child without a guarantee of this type, or more below",
             )
         needed.setdefault(name, amount)
         if name in ceilings and amount > ceilings[name][0]:
-            most, setter = ceilings[name]
+            needed[name], setter = ceilings[name]  # It is reported here; the levels above would only repeat it.
+            most = write_quantity(name, needed[name])
             queue.at.error(f"{below}, more than the max {most} of {setter}", f"at most {most} below")
-            # This is reported here; the levels above would only repeat it.
-            needed[name] = most
     return needed
 
 

@@ -62,10 +62,11 @@ def choose_savers(state: PartitionState, now_ns: int) -> int:
     """Lets those save for whom too little came free lately, in the line in which room is saved. Returns the cost in
     decisions."""
     round_, waiters = state.reserving, find_waiters(state, now_ns)
+    if round_.delay_ns is None:
+        round_.short = {}  # The core continues without reservations.
+        return 1
     # Those who may not save yet are asked again when something has changed.
     round_.short = {limit: round_.short[limit] for limit, _, _ in waiters}
-    if round_.delay_ns is None:
-        return 1
     found: dict[Allocation, Pairs] = {}
     looked, again_ns = len(waiters), 0
     for _, ask, pairs in waiters:
@@ -290,9 +291,8 @@ def _keeps_back(claim: LimitClaim) -> bool:
         return False
     group = claim.ask.group
     for limit in claim.limits:
-        most = limit.max
         for shape, room in limit.parked.items():
-            free = any(limit.used[t] < most.get(t, 0) for t, _ in shape.pairs)
+            free = any(limit.used[t] < limit.max.get(t, 0) for t, _ in shape.pairs)
             if free and not shape.no_room and any(waiter is not group for waiter in room):
                 return True
     return False
@@ -304,8 +304,8 @@ def review_claims(state: PartitionState) -> int:
     looked, round_ = 0, state.reserving
     if round_.choose_at_ns is None:
         round_.choose_at_ns = round_.choose_not_before_ns
-    for claim in list(state.reserving.at_limits):
-        if claim not in state.reserving.at_limits:
+    for claim in list(round_.at_limits):
+        if claim not in round_.at_limits:
             continue
         if not _can_come_true(state, claim.ask, claim.pairs, claim.limits):
             end_saving_below(state, claim.ask)

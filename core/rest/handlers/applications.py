@@ -197,7 +197,7 @@ def _make_test(wishes: Wishes, status: AppState | None) -> Test | None:
         tests.append(lambda summary: summary.queue.startswith(prefix))
     part = wishes.query.get("contains", "").lower()
     if part:
-        tests.append(lambda summary: any(part in name.lower() for name in summary[:3]))
+        tests.append(lambda one: any(part in text.lower() for text in (one.application_id, one.queue, one.user)))
     since_ns = read_unsigned(wishes.query, "since", 0)
     if since_ns:
         tests.append(lambda summary: summary.submitted_ns >= since_ns)

@@ -13,6 +13,7 @@ from kornel.core.domain.names import bare_partition_name
 from kornel.core.domain.resources import Resources
 from kornel.core.model.nodes import Node
 from kornel.core.state.partition_state import PartitionState
+from kornel.shared.readable_amounts import write_quantity
 
 _PAUSE_AFTER: Final = 200
 """The number of allocations checked between two pauses."""
@@ -68,14 +69,13 @@ def _sum_of_nodes(state: PartitionState) -> Iterator[Offender]:
         for t, amount in enumerate(node.capacity):
             total[t] += amount
     for t, amount in enumerate(total):
-        known = state.root.max.get(t, 0)
+        known, name = state.root.max.get(t, 0), state.types.names[t]
         if known != amount:
-            where = bare_partition_name(state.name)
-            yield Offender(4, f"{where}: {state.types.names[t]} {known}, but its nodes have {amount}")
+            ours, theirs = (write_quantity(name, each) for each in (known, amount))
+            yield Offender(4, f"{bare_partition_name(state.name)}: {name} {ours}, but its nodes have {theirs}")
 
 
 def _check_node(state: PartitionState, node: Node) -> Iterator[Offender]:
-    resources = state.types.to_resources
     vectors = {
         "allocated": node.allocated,
         "available": node.free,
@@ -84,7 +84,7 @@ def _check_node(state: PartitionState, node: Node) -> Iterator[Offender]:
     }
     for what, vector in vectors.items():
         if vector and min(vector) < 0:
-            yield Offender(3, f"{node.node_id}: {what} {_list_negatives(resources(vector))}")
+            yield Offender(3, f"{node.node_id}: {what} {_list_negatives(state.types.to_resources(vector))}")
     for t, amount in enumerate(node.capacity):
         if amount != node.allocated[t] + node.occupied[t] + node.free[t]:
             yield Offender(5, f"{node.node_id}: {state.types.names[t]}")
@@ -95,4 +95,4 @@ def _check_node(state: PartitionState, node: Node) -> Iterator[Offender]:
 
 
 def _list_negatives(amounts: Resources) -> str:
-    return ", ".join(f"{name}={amount}" for name, amount in sorted(amounts.items()) if amount < 0)
+    return ", ".join(f"{name}={write_quantity(name, amount)}" for name, amount in sorted(amounts.items()) if amount < 0)

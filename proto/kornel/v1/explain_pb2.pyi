@@ -1423,7 +1423,7 @@ class ForecastWait(_message.Message):
     user: _builtins.str
     """Owner of their application."""
     already: _builtins.bool
-    """They wait now, too: of a lost node or other limits this is no consequence."""
+    """They wait already, so it is no consequence of the change that the question supposes."""
     def __init__(
         self,
         *,

@@ -303,8 +303,12 @@ async def test_applications_are_found_by_part_of_id_queue_or_user(fresh: Cluster
     await fresh.register()
     await fresh.submit("one", queue="root.a", user="ann")
     await fresh.submit("two", queue="root.a", user="Bob")
+    await fresh.submit("stray", queue="root.nowhere", user="Bob")
     for text, ids in {"ON": ["one"], "bo": ["two"], "OT.A": ["one", "two"], "zz": []}.items():
         found = await fresh.get(f"{P}/applications/active?contains={text}")
+        assert [one["applicationID"] for one in found] == ids
+    for text, ids in {"TRA": ["stray"], "bo": ["stray"], "nowhere": ["stray"], "default": []}.items():
+        found = await fresh.get(f"{P}/applications/rejected?contains={text}")
         assert [one["applicationID"] for one in found] == ids
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
+import yaml
 
 from tests.unit.config.reading import all_warnings, errors, partition_text, queue, root
 
@@ -12,12 +14,19 @@ FENCE = {"preemption.policy": "fence"}
 DELAY = {"preemption.delay": "10s"}
 FOUR, ONE = {"vcore": "4"}, {"vcore": "1"}
 
+THIRDS = [queue(name, g={"vcore": "1333m"}) for name in "xyz"]
+
 
 def test_a_whole_config_map_is_called_so() -> None:
     (problem,) = errors("apiVersion: v1\nkind: ConfigMap\ndata:\n  queues.yaml: |\n    partitions: []\n")
     assert "this is a whole ConfigMap" in problem.message
     assert "under data, queues.yaml" in problem.expected
     assert problem.line == 2
+
+
+def test_another_kind_is_one_problem() -> None:
+    (problem,) = errors("kind: [x]\n" + yaml.safe_dump(json.loads(partition_text(root()))))
+    assert problem.message == "unknown key 'kind'"
 
 
 @pytest.mark.parametrize(
@@ -44,7 +53,11 @@ def test_a_key_straight_under_a_queue_belongs_elsewhere(key: str, value: Any, pl
         pytest.param([queue("a", queue("b", g=ONE), properties=FENCE)], {}, "", id="a fence on the parent"),
         pytest.param([queue("a", g=ONE, properties=DELAY)], {"enabled": False}, "is off in this partition", id="off"),
         pytest.param([queue("a", g=ONE, properties=DELAY)], {"enabled": True}, "", id="on"),
-        pytest.param([queue("hi", queue("c", g=ONE), g=FOUR)], {}, "the remaining 3000 that root.hi", id="3 short"),
+        pytest.param(
+            [queue("hi", queue("c", g=ONE), g=FOUR)], {}, "they get the remaining 3 that root.hi", id="3 short"
+        ),
+        pytest.param([queue("hi", queue("c", g=ONE), g=FOUR)], {"enabled": False}, "", id="nobody takes anything"),
+        pytest.param([queue("hi", *THIRDS, g=FOUR)], {}, "", id="rounding"),
         pytest.param([queue("hi", queue("c", g=ONE), queue("d"), g=FOUR)], {}, "", id="another child may take it"),
         pytest.param([queue("hi", queue("c", g=ONE), queue("d", g={"vcore": "3"}), g=FOUR)], {}, "", id="all of it"),
     ],

@@ -92,6 +92,27 @@ def test_error_tells_queue_and_both_amounts() -> None:
     assert problem.expected == "at most 10"
 
 
+@pytest.mark.parametrize(
+    ("queues", "said"),
+    [
+        ([queue("a", g={"vcore": "13320m"}, m={"vcore": "13"})], "guaranteed vcore 13320m is above its max 13"),
+        ([queue("a", queue("b", m=mem(3 << 30)), m=mem(5 << 29))], "max memory 3Gi is above the max 2560Mi of root.a"),
+        (
+            [queue("a", queue("b", g=mem(3 << 30)), m=mem(1 << 30))],
+            "the queues below root.a have memory 3Gi guaranteed, more than the max 1Gi of root.a",
+        ),
+        (
+            [queue("a", queue("b", g={"vcore": "2"}), g={"vcore": "1"})],
+            "the queues below root.a have vcore 2 guaranteed, more than its own 1",
+        ),
+    ],
+)
+def test_amounts_are_told_as_they_are_written(queues: list[Any], said: str) -> None:
+    """Nobody has to divide by 1,000 or by 2^30 to find them in the file."""
+    (problem,) = errors(partition_text(root(*queues)))
+    assert problem.message.endswith(said)
+
+
 def test_bad_quantity_names_resource_and_text() -> None:
     """An unreadable amount is shown as it was written."""
     (problem,) = errors(partition_text(root(queue("a", m={"memory": "10K"}))))

@@ -118,8 +118,25 @@ def test_a_restart_without_reservations_ends_what_is_saved() -> None:
     assert not stream.run_until(11)
     state = stream.engine.partition(PARTITION)
     assert state is not None
-    state.reserving.delay_ns = None
+    stream.engine.begin_epoch(None, 5, stream.now_ns)
     another = NodeSpec("m", NodeAction.CREATE, PARTITION, capacity=Resources({"vcore": 1000}))
     stream.engine.apply(UpdateNodes("rm", (another,)), stream.now_ns)
     assert not stream.run_until(14)
     assert not state.reserving.at_limits
+
+
+def test_after_a_restart_without_reservations_nobody_is_asked_who_may_save() -> None:
+    """Those who might have saved before long take no turn from others."""
+    stream = Stream(Engine(), LIMITS["the max of the leaf"])
+    stream.ask("first", 1000)
+    assert not stream.run_until(1)
+    stream.ask("large", 2000, "large", 1000)
+    assert not stream.run_until(2)
+    state = stream.engine.partition(PARTITION)
+    assert state is not None
+    assert state.reserving.short
+    stream.engine.begin_epoch(None, 5, stream.now_ns)
+    stream.now_ns = 4 * S
+    stream.ask("second", 1000)
+    assert not stream.run_until(5)
+    assert "second" in stream.running

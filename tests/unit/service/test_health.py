@@ -182,13 +182,13 @@ async def test_books_that_do_not_add_up(site: Site) -> None:
 @pytest.mark.parametrize(
     ("step", "short"),
     [
-        ("resize n1 vcore=5 memory=10", 996),
-        ("foreign f node=n1 vcore=2000000", 1_991_000),
-        ("resize-ask k vcore=9000000 node=n1", 8_990_001),
-        ("run more app=app1 node=n1 vcore=99999999", 99_991_000),
+        ("resize n1 vcore=5 memory=10", "996m"),
+        ("foreign f node=n1 vcore=2000000", "1991"),
+        ("resize-ask k vcore=9000000 node=n1", "8990001m"),
+        ("run more app=app1 node=n1 vcore=99999999", "99991"),
     ],
 )
-async def test_a_node_that_carries_more_than_it_has(site: Site, step: str, short: int) -> None:
+async def test_a_node_that_carries_more_than_it_has(site: Site, step: str, short: str) -> None:
     """The check names node and amount, whatever made it so; who asks anew hears it at once."""
     await site.keeper.check()
     site.stage.play([step])

@@ -135,13 +135,6 @@ class LastLook:
         self._marks: dict[Queue, dict[int, int]] = {}
         """By queue and guaranteed type, the amount above the guarantee up to which refusals hold."""
 
-    def drop_state(self) -> None:
-        """Keeps nothing of the last look, as nobody waits for the next one."""
-        self.rules = None
-        self._versions.clear()
-        self._amounts.clear()
-        self._marks.clear()
-
     def find_changes(self, state: PartitionState) -> Changes | None:
         """Returns what has changed since the last look; ``None``: anything may have."""
         moved = _find_changed(self._amounts, state.queues.values(), _amounts_of, _copy_amounts)
@@ -213,7 +206,8 @@ class QuestionGate:
 
     def __init__(self) -> None:
         self._known: dict[Question, RefusedQuestion] = {}
-        self._last: Final = LastLook()
+        self._last = LastLook()
+        """The last look, replaced as a whole once nobody waits, so that a question to the core leaves it as it was."""
         self._seen = 0
         """The number of changes of the partition at the last look."""
         self._not_before_ns = 0
@@ -281,12 +275,12 @@ class QuestionGate:
     def clear(self) -> None:
         """Drops all questions; the caller has to make the waiting asks due."""
         self._known.clear()
-        self._last.drop_state()
+        self._last = LastLook()
 
     def _drop_question(self, question: Question) -> None:
         del self._known[question]
         if not self._known:
-            self._last.drop_state()
+            self._last = LastLook()
 
     def let_out(self, state: PartitionState, now_ns: int) -> list[Allocation]:
         """Returns the asks whose search may be repeated now; they wait here no more."""

@@ -38,7 +38,7 @@ export function forecastReport(found) {
     found.placed.length ? `${counted(found.placed.length, "ask")} would be placed at once` : "nothing would be placed at once",
     victims ? `${counted(victims, "allocation")} would have to leave` : "no allocation would have to leave",
     waiting ? `${counted(waiting, "ask")} would wait` : "",
-    still ? `${counted(still, "ask")} more would go on waiting` : "",
+    still ? `${counted(still, waiting ? "more ask" : "ask")} would go on waiting` : "",
   ].filter(Boolean);
   const sentence = verdict.join(", ");
   return [

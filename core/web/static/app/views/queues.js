@@ -297,7 +297,7 @@ function setCell(cell, type, queue, bound) {
   setMeter(cell.bar, { used, pending, guaranteed, whole });
   setText(cell.text, `${bare(type, used)}${max === null ? "" : ` / ${bare(type, max)}`}`);
   setText(cell.more, [guaranteed ? `${bare(type, guaranteed)} guar.` : "", pending ? `+${bare(type, pending)}` : ""].filter(Boolean).join("  "));
-  const words = meterWords(type, { used, pending, guaranteed, max }) + (bound === undefined || bound === max ? "" : `, ${amount(type, bound)} above it at most`);
+  const words = meterWords(type, { used, pending, guaranteed, max }) + (bound === undefined || bound === max ? "" : `; the queues above it allow ${amount(type, bound)}`);
   setAttribute(cell, "title", `${nameOf(type)}: ${words}`);
   return `${nameOf(type)} ${words}`;
 }
