@@ -29,6 +29,7 @@ from kornel.core.domain.effects import (
 from kornel.core.domain.reasons import Rejection
 from kornel.core.metrics.preemptions import Preemptions
 from kornel.core.service.metrics.metrics import CallingObserver, EffectObserver
+from kornel.core.telling.partitions.partition_gauges import PartitionGauges
 
 QUEUES_REMEMBERED: Final = 10_000
 """The most queues whose counters are kept, including queues that are gone."""
@@ -49,23 +50,27 @@ _PLACED_FOR: Final = attrgetter("spec.application_id")
 
 
 class QueueCounts:
-    """The counts of one queue since the core started. ``ended``: the number of applications, by last state.
+    """The counts of one queue since the core started. ``placed``: the placements observed, with those that ran before.
+    ``ended``: the number of applications, by last state.
 
-    ``allocated``: the placements. ``released``: the allocations that ended, as of the last :meth:`match_running`.
+    A scrape shows ``allocated``, the placements observed when it began, and ``released``, those of them that had ended.
     """
 
-    __slots__ = ("allocated", "ended", "released")
+    __slots__ = ("allocated", "ended", "placed", "released")
 
     def __init__(self) -> None:
-        self.allocated = 0
-        self.released = 0
+        self.placed = self.allocated = self.released = 0
         self.ended: Counter[AppState] = Counter()
 
     def match_running(self, running: int) -> None:
-        """Makes ``allocated`` minus ``released`` the *running* allocations, without taking any off either count: a
-        release may be of an ask that never ran, an end may need none, and some ran when the core started."""
+        """Counts what no longer runs as released. *running*: what ran after the scrape began. A placement that was not
+        observed yet may be among it, which hides the end of another until the next scrape."""
         self.released = max(self.released, self.allocated - running)
-        self.allocated = self.released + running
+
+    def take_baseline(self, running: int) -> None:
+        """Counts all of *running* as placed, when no placement is still to be observed."""
+        self.released = max(self.released, self.placed - running)
+        self.placed = self.released + running
 
 
 class KnownApplications:
@@ -86,16 +91,16 @@ class KnownApplications:
     def settle_counts(self) -> None:
         """Add the counts of applications to those of their queues."""
         for name, number in self.allocated.items():
-            self.find_queue(name).allocated += number
+            self.find_queue(name).placed += number
         self.allocated.clear()
 
     def find_queue(self, application_id: str) -> QueueCounts:
         """Returns the counters of the queue of an application; for an unknown application, counters that are never
         shown."""
-        found = self.counts.get(application_id)
-        if found is not None:
-            return found
-        path = self._queue_of(application_id)
+        return self.counts.get(application_id) or self.note_queue(application_id, self._queue_of(application_id))
+
+    def note_queue(self, application_id: str, path: str) -> QueueCounts:
+        """Returns the counters of *path*, the queue of an application from now on; empty: it has none."""
         if not path:
             return QueueCounts()
         found = self.counts[application_id] = self._counts_of(path)
@@ -148,7 +153,7 @@ class Decisions:
         placed = self.last_placed = kinds[Allocated]
         attempts = self.last_attempts = kinds[PreemptionDecided]
         if placed:
-            self.everywhere.allocated += placed
+            self.everywhere.placed += placed
             self._unsettled[known] = None
             known.allocated.update(map(_PLACED_FOR, compress(effects, map(_IS_ALLOCATED, map(type, effects)))))
             if len(known.allocated) > APPLICATIONS_UNSETTLED:
@@ -169,6 +174,25 @@ class Decisions:
         self._unsettled.clear()
         return self._queues
 
+    def begin_scrape(self) -> None:
+        """Holds the placements that the scrape shows, before it reads what runs: of those, all that do not run have
+        ended."""
+        for counts in (self.everywhere, *self.queues.values()):
+            counts.allocated = counts.placed
+
+    def take_baseline(self, partitions: Iterable[PartitionGauges]) -> None:
+        """Counts what runs in *partitions*, all there are, as placed, when no placement is still to be observed: as a
+        core begins to decide, and while it only follows another."""
+        running: Counter[str] = Counter()
+        total = 0
+        for partition in partitions:
+            total += partition.allocations
+            for queue in partition.queues:
+                running[queue.path] += queue.allocations
+        self.everywhere.take_baseline(total)
+        for path in [*{**self.queues, **running}]:
+            self._counts_of(path).take_baseline(running[path])
+
     def count_refused(self) -> int:
         """Returns how many allocation entries were refused so far."""
         return self.effects[AllocationRejected]
@@ -179,8 +203,7 @@ class Decisions:
                 if effect.state in LAST_STATES:
                     known.find_queue(effect.application_id).ended[AppState(effect.state)] += 1
             elif type(effect) is ApplicationAccepted:
-                known.counts.pop(effect.application_id, None)
-                known.find_queue(effect.application_id)
+                known.note_queue(effect.application_id, effect.queue)
             elif type(effect) is NodeRejected:
                 self.failed_nodes += effect.reason.startswith(Rejection.PARTITION_NOT_FOUND)
 

@@ -71,7 +71,9 @@ class Exposition(Collector):
         waits: dict[str, Callable[[str], bool]] = {}
         partitions: list[PartitionGauges] = []
         self._unreadable = 0
-        for views in sources.managers.reader.partitions():
+        reader, decisions = sources.managers.reader, sources.measures.decisions
+        decisions.begin_scrape()
+        for views in reader.partitions():
             try:
                 for found in views.gauges(QUEUES_SHOWN):
                     if found is not None:
@@ -81,13 +83,15 @@ class Exposition(Collector):
                 self._unreadable += 1
             else:
                 waits[partitions[-1].name] = views.is_waiting
-        self._scrape = Scrape(partitions, sources.managers.reader.shown_name)
-        decisions = sources.measures.decisions
+        self._scrape = Scrape(partitions, reader.shown_name, not self._unreadable)
+        if not sources.standing.leads and self._scrape.whole:
+            decisions.take_baseline(partitions)
+            decisions.begin_scrape()
         if not self._unreadable:
             decisions.preemptions.forget_gone(lambda name, key: name in waits and waits[name](key))
         yield b""
         queues: list[bytes] = []
-        for piece in self._queues.write_lines(self._scrape.partitions, decisions.queues):
+        for piece in self._queues.write_lines(partitions, decisions.queues, whole=self._scrape.whole):
             queues.append(piece.encode())
             yield b""
         # The registry reads what the series of queues have left out.

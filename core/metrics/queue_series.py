@@ -108,9 +108,11 @@ class QueueSeries:
         same path."""
         self.omitted = 0
 
-    def write_lines(self, partitions: Sequence[PartitionGauges], counts: Mapping[str, QueueCounts]) -> Iterator[str]:
+    def write_lines(
+        self, partitions: Sequence[PartitionGauges], counts: Mapping[str, QueueCounts], *, whole: bool = True
+    ) -> Iterator[str]:
         """Yields the series of queues, as text in pieces. *counts*: the counts of each queue, including removed
-        ones."""
+        ones. *whole*: these are all partitions."""
         before, self._queues, self.omitted = self._queues, {}, 0
         apps: dict[str, dict[AppState, int]] = {}
         running: Counter[str] = Counter()
@@ -138,7 +140,7 @@ class QueueSeries:
         yield from self._resource_lines()
         yield from self._app_lines(apps, counts)
         yield from _total_lines(counts)
-        yield from self._container_lines(counts, running)
+        yield from self._container_lines(counts, running if whole else None)
         if self._aliases:
             yield from self._alias_lines(apps)
 
@@ -184,7 +186,7 @@ class QueueSeries:
                             lines.append(f"{queue.application_line(state)}{number - earlier[state]}\n")
             yield "".join(lines)
 
-    def _container_lines(self, counts: Mapping[str, QueueCounts], running: Mapping[str, int]) -> Iterator[str]:
+    def _container_lines(self, counts: Mapping[str, QueueCounts], running: Mapping[str, int] | None) -> Iterator[str]:
         families: dict[str, list[int]] = {}
         yield _head_lines(CONTAINERS, "counter", "Allocations of a queue that were made, and that ended.")
         for queues in _take_some(self._queues.items()):
@@ -193,7 +195,8 @@ class QueueSeries:
                 counted = counts.get(path)
                 if counted is None:
                     continue
-                counted.match_running(running[path])
+                if running is not None:
+                    counted.match_running(running[path])
                 allocated, released = counted.allocated, counted.released
                 lines.append(
                     f'{CONTAINERS}{{queue="{queue.label}",state="allocated"}} {allocated}\n'

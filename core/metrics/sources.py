@@ -146,6 +146,8 @@ class Scrape:
     partitions: Sequence[PartitionGauges]
     shown_name: Callable[[str], str] = bare_partition_name
     """Returns the name by which people know a partition, given its full name."""
+    whole: bool = True
+    """Tells whether all partitions could be read."""
 
     def sum_of(self, value: Callable[[PartitionGauges], int]) -> int:
         """Returns the sum of *value* over all partitions."""

@@ -53,7 +53,8 @@ def upstream_families(sources: Sources, scrape: Scrape, removed: NodesRemoved) -
     decisions, timings = sources.measures.decisions, sources.measures.timings
     effects = decisions.effects
     refused, counted = decisions.count_refused(), decisions.everywhere
-    counted.match_running(scrape.sum_of(lambda partition: partition.allocations))
+    if scrape.whole:
+        counted.match_running(scrape.sum_of(lambda partition: partition.allocations))
     yield make_counters(
         "yunikorn_scheduler_container_allocation_attempt_total",
         "Allocations made, ended and refused; error: refused allocation updates.",

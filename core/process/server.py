@@ -22,6 +22,7 @@ from kornel.core.domain.effects import EventRecorded
 from kornel.core.domain.events import shorten_event_text
 from kornel.core.journal.content.recording import RecordingEngine
 from kornel.core.journal.database.choices import JournalUnusable
+from kornel.core.metrics.decisions import QUEUES_REMEMBERED
 from kornel.core.metrics.exposition import Exposition
 from kornel.core.metrics.measures import Measures
 from kornel.core.metrics.sources import Sources as MetricsSources
@@ -339,7 +340,7 @@ class KornelServer:
         if self.journal is not None:
             self.journal.start()
         if self.standing.leads:
-            self.managers.start()
+            self._start_managers()
         await server.start()
         self.health.start()
         self.usage.start()
@@ -413,9 +414,14 @@ class KornelServer:
             place = self._find_or_make_place(kept.engine)
             place.runner.take_over(kept.untold, kept.progress, self._open_gate(kept, place.switchboard))
             kept.engine.record_events()
-        self.managers.start()
+        self._start_managers()
         self._update_health()
         self._decide_from_now_on()
+
+    def _start_managers(self) -> None:
+        found = [each for views in self.managers.reader.partitions() for each in views.gauges(QUEUES_REMEMBERED)]
+        self.measures.decisions.take_baseline([gauges for gauges in found if gauges is not None])
+        self.managers.start()
 
     def _open_gate(self, kept: JournalPlace | None, switchboard: Switchboard) -> Gate:
         """Returns the gate of a place, whose responses are those of *switchboard*. *kept* is its part of the journal;

@@ -10,6 +10,7 @@ from kornel.core.config.keys.declared import DeclaredLimit, DeclaredQueue
 from kornel.core.config.text.fields import Field
 from kornel.core.config.text.yaml_reader import shorten_text
 from kornel.core.domain.names import GROUP_NAME, USER_NAME, is_group_name, is_user_name
+from kornel.shared.readable_amounts import write_quantity
 
 WILDCARD: Final = "*"
 
@@ -77,9 +78,9 @@ def _check_values(queue: DeclaredQueue, limit: DeclaredLimit) -> None:
     for name, amount in resources.values.items():
         most = queue.max.values.get(name, amount)
         if amount > most:
-            resources.fields[name].error(
-                f"{limit.label}: {name} {amount} is above the max {most} of queue {queue.path}", f"at most {most}"
-            )
+            own, least = (write_quantity(name, each) for each in (amount, most))
+            message = f"{limit.label}: {name} {own} is above the max {least} of queue {queue.path}"
+            resources.fields[name].error(message, f"at most {least}")
 
 
 def _check_levels(queue: DeclaredQueue, above: Bounds) -> None:
@@ -103,17 +104,15 @@ def _narrow_bound(
     resources = {} if limit.max_resources is None else limit.max_resources.values
     if bound is None:
         return _Bound(resources, limit.max_applications, queue.path)
-    of = f"of {'* ' if by_wildcard else ''}in {bound.setter}"
+    of = f"{'of * ' if by_wildcard else ''}in {bound.setter}"
     for name, amount in resources.items():
         most = bound.resources.get(name, amount)
         if amount > most:
-            at.error(f"queue {queue.path}, {who}: {name} {amount} is above the limit {most} {of}", f"at most {most}")
+            own, other = (write_quantity(name, each) for each in (amount, most))
+            at.error(f"queue {queue.path}, {who}: {name} {own} is above the limit {other} {of}", f"at most {other}")
     if bound.applications and limit.max_applications > bound.applications:
-        at.error(
-            f"queue {queue.path}, {who}: maxapplications {limit.max_applications} is above the limit "
-            f"{bound.applications} {of}",
-            f"at most {bound.applications}",
-        )
+        message = f"queue {queue.path}, {who}: maxapplications {limit.max_applications} is above the limit "
+        at.error(f"{message}{bound.applications} {of}", f"at most {bound.applications}")
     least = dict(bound.resources)
     for name, amount in resources.items():
         least[name] = min(amount, least.get(name, amount))

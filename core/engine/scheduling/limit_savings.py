@@ -21,6 +21,7 @@ from kornel.core.engine.scheduling.lapsing import pause_of
 from kornel.core.model.allocations import Allocation, AskGroup, LimitClaim, Reservation
 from kornel.core.model.applications import Application
 from kornel.core.model.gang_units import GangUnit
+from kornel.core.model.nodes import Node
 from kornel.core.model.queues import Queue
 from kornel.core.model.shapes import Pairs, Shape
 from kornel.core.model.users import Account
@@ -37,8 +38,15 @@ from kornel.core.state.waiting.waking import wake_admitted, wake_others
 
 WAITERS_PER_UNIT: Final = 20
 """The number of waiters looked at that count as one decision in the budget of a slice."""
+NODES_PER_WAITER: Final = 10
+"""The number of nodes that cost as much to look at as one waiter."""
 PAUSE_PER_WAITER_NS: Final = 100_000
 """The time to the next choice for each waiter looked at, so that choices take a small part of the time."""
+TIMES_WITHOUT_ROOM: Final = 10
+"""The factor by which that time is longer where nothing came free below the limits."""
+
+_Known = dict[tuple[object, ...], bool]
+"""The answers of one choice to whether nodes have or could have room, by what is asked for."""
 
 
 def park_short(state: PartitionState, group: AskGroup, shape: Shape, gate: Gate, now_ns: int) -> None:
@@ -68,14 +76,15 @@ def choose_savers(state: PartitionState, now_ns: int) -> int:
     # Those who may not save yet are asked again when something has changed.
     round_.short = {limit: round_.short[limit] for limit, _, _ in waiters}
     found: dict[Allocation, Pairs] = {}
-    looked, again_ns = len(waiters), 0
+    known: _Known = {}
+    looked, again_ns = _count_looks(state), 0
     for _, ask, pairs in waiters:
         due_ns = ask.waits_since_ns + round_.delay_ns + 1
         if now_ns >= due_ns:
             found[ask] = pairs
         else:
             again_ns = min(again_ns or due_ns, due_ns)
-    round_.choose_not_before_ns = now_ns + PAUSE_PER_WAITER_NS * max(0, looked - WAITERS_PER_UNIT)
+    round_.choose_not_before_ns = now_ns + _pause_after(looked)
     round_.choose_at_ns = max(again_ns, round_.choose_not_before_ns) if again_ns else None
     if again_ns or looked > WAITERS_PER_UNIT:
         state.run_slice_at(max(again_ns, round_.choose_not_before_ns))
@@ -83,9 +92,19 @@ def choose_savers(state: PartitionState, now_ns: int) -> int:
     wanted: set[Queue | Account] = set()
     for ask in sorted(found, key=line_key):
         limits = _refusing(ask, found[ask])
-        if not wanted.isdisjoint(limits) or _save_in_turn(state, ask, found[ask], limits, now_ns):
+        if not wanted.isdisjoint(limits) or _save_in_turn(state, ask, found[ask], limits, now_ns, known):
             wanted.update(limits)
     return 1 + looked // WAITERS_PER_UNIT
+
+
+def _count_looks(state: PartitionState) -> int:
+    """Returns the number of waiters that a choice looks at now, with what it costs to look at all nodes for them."""
+    nodes, short = len(state.node_order) // NODES_PER_WAITER, state.reserving.short.items()
+    return sum(len(limit.parked.get(shape, ())) + nodes for limit, shapes in short for shape in shapes)
+
+
+def _pause_after(looked: int) -> int:
+    return PAUSE_PER_WAITER_NS * max(0, looked - WAITERS_PER_UNIT)
 
 
 def find_waiters(state: PartitionState, now_ns: int) -> list[tuple[Queue | Account, Allocation, Pairs]]:
@@ -131,7 +150,12 @@ def _refusing(ask: Allocation, pairs: Pairs) -> tuple[Queue | Account, ...]:
 
 
 def _save_in_turn(
-    state: PartitionState, ask: Allocation, pairs: Pairs, limits: tuple[Queue | Account, ...], now_ns: int
+    state: PartitionState,
+    ask: Allocation,
+    pairs: Pairs,
+    limits: tuple[Queue | Account, ...],
+    now_ns: int,
+    known: _Known,
 ) -> bool:
     """Lets *ask* save *pairs* below *limits*, in the place of those behind it in the line. Returns false if it may not,
     whoever saves there."""
@@ -139,7 +163,7 @@ def _save_in_turn(
     if own is not None and own.limits == limits:
         return True
     lapsed = any(state.reserving.has_lapsed(limit, find_lacking(limit, pairs)) for limit in limits)
-    if lapsed or not _can_come_true(state, ask, pairs, limits):
+    if lapsed or not _can_come_true(state, ask, pairs, limits, known):
         return False
     there = {limit.saving: None for limit in limits if limit.saving is not None}
     if any(line_key(claim.ask) < line_key(ask) for claim in there):
@@ -156,7 +180,9 @@ def _save_in_turn(
     return True
 
 
-def _can_come_true(state: PartitionState, ask: Allocation, pairs: Pairs, limits: tuple[Queue | Account, ...]) -> bool:
+def _can_come_true(
+    state: PartitionState, ask: Allocation, pairs: Pairs, limits: tuple[Queue | Account, ...], known: _Known
+) -> bool:
     """Tells whether *limits* could hold *pairs* if everybody below had ended, no limit of applications keeps *ask*
     back, and nodes could hold it and its gang."""
     application = ask.application
@@ -166,36 +192,47 @@ def _can_come_true(state: PartitionState, ask: Allocation, pairs: Pairs, limits:
         return False
     if application.state is AppState.ACCEPTED and admission.may_run(state, application, ask.spec.priority) is not None:
         return False
-    return has_slot(state, ask) and _has_nodes(state, ask)
+    return has_slot(state, ask) and _has_nodes(state, ask, known)
 
 
-def _has_nodes(state: PartitionState, ask: Allocation) -> bool:
+def _has_nodes(state: PartitionState, ask: Allocation, known: _Known) -> bool:
     """Tells whether nodes have or could have room for *ask*, or for all members together of the gang for which it
     stands."""
     if state.gangs.hold_of(ask) is not None:
         return True  # Whoever keeps their places makes sure of that.
     unit = ask.group
     if not isinstance(unit, GangUnit):
-        return _has_node(state, ask)
+        return _has_node(state, ask, known)
     members = minimum_members(unit)
     if demand_of(members)[0] not in state.gangs.rooms and choose_places(state, members) is not None:
         return True
     return may_have_places(members) and find_saved_places(state, members, ask) is not None
 
 
-def _has_node(state: PartitionState, ask: Allocation) -> bool:
+def _has_node(state: PartitionState, ask: Allocation, known: _Known) -> bool:
     """Tells whether an open node has or could have room for *ask*, beside what those before it in the line save
     there."""
     required = ask.spec.required_node
     if required:
         node = state.nodes.get(required)
         return node is not None and node.could_hold_shape(ask.shape)
-    refused, key, saves = ask.refused or (), line_key(ask), _is_within_bound(state, ask)
-    return any(
-        node.has_room_for(ask.shape)
-        or (saves and can_save(node, ask, [claim for claim in saved_on(node) if line_key(claim.ask) < key]))
-        for node in state.node_order
-        if node.node_id not in refused
+    refused, group = ask.refused or (), ask.spec.task_group and (ask.application, ask.spec.task_group)
+    # Whoever asks for the same and is behind in the line has no more nodes than those before it, until a claim ends.
+    same = ask.shape, tuple(refused), group, state.changes
+    if same not in known:
+        nodes = [node for node in state.node_order if node.node_id not in refused]
+        if any(node.has_room_for(ask.shape) for node in nodes):
+            known[same] = True
+        elif not _could_save(state, ask, nodes):
+            known[same] = False
+    return known.get(same, True)
+
+
+def _could_save(state: PartitionState, ask: Allocation, nodes: list[Node]) -> bool:
+    """Tells whether one of *nodes* could have room for *ask*, beside what those before it in the line save there."""
+    key = line_key(ask)
+    return _is_within_bound(state, ask) and any(
+        can_save(node, ask, [claim for claim in saved_on(node) if line_key(claim.ask) < key]) for node in nodes
     )
 
 
@@ -271,7 +308,7 @@ def _look_at(state: PartitionState, claim: LimitClaim, now_ns: int) -> None:
     if claim not in state.reserving.at_limits:
         return
     ask = claim.ask
-    if not _can_come_true(state, ask, claim.pairs, claim.limits):
+    if not _can_come_true(state, ask, claim.pairs, claim.limits, {}):
         end_saving_below(state, ask)
         return
     claim.clock.note_missing(sum_missing(claim.pairs, claim.limits), partial(_keeps_back, claim), now_ns)
@@ -298,16 +335,19 @@ def _keeps_back(claim: LimitClaim) -> bool:
     return False
 
 
-def review_claims(state: PartitionState) -> int:
+def review_claims(state: PartitionState, now_ns: int) -> int:
     """Ends the claims below limits that cannot come true any more, wakes those to whom what is saved has come to be
     lent, and asks those again who may not save yet. Returns how many waiters were looked at."""
     looked, round_ = 0, state.reserving
-    if round_.choose_at_ns is None:
-        round_.choose_at_ns = round_.choose_not_before_ns
+    if round_.short and round_.choose_at_ns is None:
+        pause_ns = TIMES_WITHOUT_ROOM * _pause_after(_count_looks(state))
+        round_.choose_at_ns = max(now_ns + pause_ns, round_.choose_not_before_ns)
+        if pause_ns:
+            state.run_slice_at(round_.choose_at_ns)
     for claim in list(round_.at_limits):
         if claim not in round_.at_limits:
             continue
-        if not _can_come_true(state, claim.ask, claim.pairs, claim.limits):
+        if not _can_come_true(state, claim.ask, claim.pairs, claim.limits, {}):
             end_saving_below(state, claim.ask)
             continue
         if isinstance(claim.ask.group, GangUnit):

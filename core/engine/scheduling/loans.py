@@ -63,7 +63,7 @@ def review_loans(state: PartitionState, now_ns: int) -> int:
     round_.reviewed = _marks(state)
     for node in nodes:
         wake_borrowers(state, node)
-    looked = len(nodes) * sum(map(len, state.no_room.values())) + limit_savings.review_claims(state)
+    looked = len(nodes) * sum(map(len, state.no_room.values())) + limit_savings.review_claims(state, now_ns)
     cost = 1 + len(nodes) // NODES_PER_UNIT + looked // WAITERS_PER_UNIT
     if cost > 1:
         round_.review_after_ns = now_ns + PAUSE_PER_UNIT_NS * cost

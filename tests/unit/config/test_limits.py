@@ -99,8 +99,13 @@ def levels(above: list[Any], below: list[Any]) -> str:
 
 
 LEVELS: dict[str, tuple[list[Any], list[Any], str]] = {
-    "T31 above the same user": ([limit(BOB, memory="10")], [limit(BOB, memory="11")], "limit 10 of in root.p"),
+    "T31 above the same user": ([limit(BOB, memory="10")], [limit(BOB, memory="11")], "limit 10 in root.p"),
     "T31 another type": ([limit(BOB, memory="10")], [limit(BOB, vcore="11")], ""),
+    "T31 in the units of the file": (
+        [limit(BOB, vcore="1500m")],
+        [limit(BOB, vcore="2")],
+        "vcore 2 is above the limit 1500m in root.p",
+    ),
     "T31 above the wildcard": ([limit(["*"], memory="10")], [limit(BOB, memory="11")], "limit 10 of * in root.p"),
     "a name is not bound by the wildcard beside it": (
         [limit(BOB, memory="20"), limit(["*"], memory="10")], [limit(BOB, memory="15")], "",

@@ -49,25 +49,45 @@ class Desk:
 def test_allocations_count_for_the_queue_of_their_application() -> None:
     desk = Desk()
     spec = AllocationSpec("k", "app", PARTITION, None)
-    desk.decisions.observe([ApplicationAccepted("app"), Allocated(spec, "n", Resources())])
+    desk.decisions.observe([ApplicationAccepted("app", queue="root.a"), Allocated(spec, "n", Resources())])
     desk.queues.clear()
     desk.placed()
-    assert desk.decisions.queues["root.a"].allocated == desk.decisions.everywhere.allocated == 2
+    assert desk.decisions.queues["root.a"].placed == desk.decisions.everywhere.placed == 2
 
 
 def test_what_was_allocated_and_not_released_runs() -> None:
-    """Neither count falls, even where some ran before anything was counted."""
+    """A scrape counts no placement: neither one that it sees before its effect, nor one that it learns of meanwhile."""
     counted, shown = QueueCounts(), []
-    for allocated, running in ((3, 5), (2, 4), (0, 6), (0, 0)):
-        counted.allocated += allocated
+    for placed, running, meanwhile in ((3, 5, 0), (2, 4, 0), (0, 6, 1), (1, 3, 0), (0, 0, 0)):
+        counted.placed += placed
+        counted.allocated = counted.placed
+        counted.placed += meanwhile
         counted.match_running(running)
         shown.append((counted.allocated, counted.released))
-    assert shown == [(5, 0), (7, 3), (9, 3), (9, 9)]
+    assert shown == [(3, 0), (5, 1), (5, 1), (7, 4), (7, 7)]
+
+
+def test_what_ran_before_counts_once() -> None:
+    """This also holds while a core that follows another observes nothing itself."""
+    counted, shown = QueueCounts(), []
+    for running in (5, 7, 4, 4, 6):
+        counted.take_baseline(running)
+        shown.append((counted.placed, counted.released))
+    assert shown == [(5, 0), (7, 0), (7, 3), (7, 3), (9, 3)]
+
+
+def test_an_application_that_is_gone_already_counts_for_its_queue() -> None:
+    """The state may be ahead of the effects that are observed."""
+    desk = Desk()
+    desk.queues.clear()
+    desk.decisions.observe([ApplicationAccepted("app", PARTITION, "root.a")])
+    desk.placed()
+    assert desk.decisions.queues["root.a"].placed == 1
 
 
 def test_an_application_that_ends_counts_for_the_queue_it_was_in() -> None:
     desk = Desk()
-    desk.decisions.observe([ApplicationAccepted("app"), ApplicationUpdated("app", "Running", 0, "")])
+    desk.decisions.observe([ApplicationAccepted("app", queue="root.a"), ApplicationUpdated("app", "Running", 0, "")])
     desk.queues.clear()
     desk.decisions.observe([ApplicationUpdated("app", "Completed", 0, "")])
     assert dict(desk.decisions.queues["root.a"].ended) == {"Completed": 1}
@@ -91,9 +111,8 @@ def test_states_count_without_a_look_at_queues() -> None:
 
 def test_an_application_that_comes_back_counts_for_its_new_queue() -> None:
     desk = Desk()
-    desk.decisions.observe([ApplicationAccepted("app")])
-    desk.queues["app"] = "root.b"
-    desk.decisions.observe([ApplicationAccepted("app"), ApplicationUpdated("app", "Failed", 0, "")])
+    desk.decisions.observe([ApplicationAccepted("app", queue="root.a")])
+    desk.decisions.observe([ApplicationAccepted("app", queue="root.b"), ApplicationUpdated("app", "Failed", 0, "")])
     assert dict(desk.decisions.queues["root.b"].ended) == {"Failed": 1}
 
 
@@ -114,8 +133,7 @@ def test_what_is_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "QUEUES_REMEMBERED", 10)
     desk = Desk()
     for n in range(30):
-        desk.queues[f"app-{n}"] = f"root.q{n}"
-        desk.decisions.observe([ApplicationAccepted(f"app-{n}")])
+        desk.decisions.observe([ApplicationAccepted(f"app-{n}", queue=f"root.q{n}")])
     assert len(desk.decisions.queues) <= 10
     assert "root.q29" in desk.decisions.queues
 

@@ -18,6 +18,7 @@ from kornel.core.domain.commands import (
 from kornel.core.domain.effects import Allocated
 from kornel.core.domain.resources import Resources
 from kornel.core.engine.engine import Engine
+from kornel.core.engine.scheduling import limit_savings
 from tests.properties.test_snapshots import restore
 
 PARTITION = "[rm]default"
@@ -140,3 +141,46 @@ def test_after_a_restart_without_reservations_nobody_is_asked_who_may_save() -> 
     stream.ask("second", 1000)
     assert not stream.run_until(5)
     assert "second" in stream.running
+
+
+def test_nodes_are_looked_at_once_for_all_who_ask_for_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody may save below the limit, because no node has room and the bound on claims by age is reached."""
+    stream = Stream(Engine(), LIMITS["the max of the leaf"])
+    fill_nodes(stream)
+    looks, choices = count_calls(monkeypatch, "_could_save"), count_calls(monkeypatch, "choose_savers")
+    for number in range(50):
+        name = f"w{number}"
+        stream.engine.apply(UpdateApplications("rm", (ApplicationSpec(name, "root.a", PARTITION, user="ann"),)), 0)
+        stream.ask(name, 2000, name)
+    assert not stream.run_until(14)
+    assert 0 < len(looks) <= len(choices)
+    state = stream.engine.partition(PARTITION)
+    assert state is not None
+    assert [len(room) for room in state.queues["root.a"].parked.values()] == [50]
+    assert state.reserving.short
+
+
+def fill_nodes(stream: Stream) -> None:
+    """Leaves room for one below the limit and on one node; a large ask of another queue saves room on another node."""
+    stream.engine.apply(UpdateApplications("rm", (ApplicationSpec("b", "root.b", PARTITION, user="bob"),)), 0)
+    stream.ask("wide", 10_000, "b")
+    node = NodeSpec("m", NodeAction.CREATE, PARTITION, capacity=Resources({"vcore": 2000}))
+    stream.engine.cycle(0, 1000)
+    stream.engine.apply(UpdateNodes("rm", (node,)), 0)
+    stream.ask("first", 1000)
+    stream.engine.cycle(0, 1000)
+    stream.ask("holder", 2000, "b")
+    assert not stream.run_until(4)
+
+
+def count_calls(monkeypatch: pytest.MonkeyPatch, name: str) -> list[None]:
+    """Returns a list that grows with each call of the function *name* of the room that is tested."""
+    calls: list[None] = []
+    function = getattr(limit_savings, name)
+
+    def call(*args: object) -> object:
+        calls.append(None)
+        return function(*args)
+
+    monkeypatch.setattr(limit_savings, name, call)
+    return calls
