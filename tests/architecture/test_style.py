@@ -111,7 +111,7 @@ HOUSE = ("core", "cli", "shared")
 
 BOUNDS = {
     "core": Bounds(0, 0, 0, 0, 0, 50),
-    "core/archive": Bounds(0, 0, 0, 10, 0, 3_560),
+    "core/archive": Bounds(0, 0, 0, 10, 0, 3_585),
     "core/commands": Bounds(0, 0, 0, 3, 0, 1_002),
     "core/config": Bounds(0, 0, 0, 14, 0, 3_406),
     "core/domain": Bounds(0, 0, 0, 3, 0, 2_550),
