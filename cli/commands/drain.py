@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import time
 from collections.abc import Callable, Sequence
 from time import time_ns
@@ -13,8 +14,8 @@ from kornel.cli.asking import PartitionCore, asks_core
 from kornel.cli.client import calls as client
 from kornel.cli.client.failures import CoreUnreachable
 from kornel.cli.client.reading import Reader
-from kornel.cli.options import EXIT_FAILED, refuse_input
-from kornel.cli.suggestions import report_unknown, suggest_nodes
+from kornel.cli.options import EXIT_FAILED, refuse_input, report_failure
+from kornel.cli.suggestions import report_unknown, suggest_names, suggest_nodes
 from kornel.cli.terminal import echo_json, echo_line, echo_text, print_error, show_text
 from kornel.cli.text.lines import join_lines
 from kornel.cli.text.tables import format_table, wrap_text
@@ -35,7 +36,7 @@ ResponseT = TypeVar("ResponseT", admin.DrainNodeResponse, admin.UndrainNodeRespo
 SomeNodeIds = Annotated[list[str] | None, typer.Argument(metavar="[NODE...]", help="IDs of the nodes.")]
 Where = Annotated[
     list[str] | None,
-    typer.Option("--where", metavar="NAME=VALUE", help="Nodes with this attribute, or in this domain: rack=r7."),
+    typer.Option("--where", metavar="NAME=VALUE", help="Nodes with this attribute, or in this domain: rack=a/r7."),
 ]
 
 
@@ -63,7 +64,8 @@ def drain_node(
         wanted = _find_nodes(reader, nodes or [], where or [], core.partition)
         drained = _change_nodes(wanted, core, reader.drain, _describe_drain)
         if drained and not core.as_json:
-            echo_text(join_lines(wrap_text(_say_how_long(drained))))
+            meant = [part for each in where or [] for part in ("--where", each)] or drained
+            echo_text(join_lines(wrap_text(_say_how_long(meant))))
         emptied = not (wait and drained) or _wait_until_empty(
             reader, drained, core.partition, wait_timeout, say=not core.as_json
         )
@@ -116,15 +118,27 @@ def _find_nodes(reader: Reader, named: Sequence[str], where: Sequence[str], part
         raise refuse_input("give IDs of nodes, or --where NAME=VALUE")
     if named:
         return list(named)
-    levels = reader.list_domains(pb.ListDomainsRequest(partition=partition)).levels
-    attributes = {each.name: each.attribute for each in levels}
-    pairs = [each.split("=", 1) for each in where]
-    wanted = {(attributes.get(name, name), value) for name, value in pairs}
+    domains = reader.list_domains(pb.ListDomainsRequest(partition=partition))
+    wanted = {pair for each in where for pair in _find_attributes(domains, *each.split("=", 1))}
     known = [each.node_id for each in reader.nodes(pb.ListNodesRequest(partition=partition)).nodes]
     found = [each for each in known if wanted <= reader.node(each, partition).attributes.items()]
     if not found:
-        raise refuse_input(f"no node has {' and '.join(where)}")
+        raise report_failure(f"no node has {' and '.join(where)}")
     return found
+
+
+def _find_attributes(known: pb.ListDomainsResponse, name: str, value: str) -> list[tuple[str, str]]:
+    """Returns what nodes have with attribute *name*, or in domain *value* of level *name*. Exits if that may be several
+    domains or is none."""
+    if all(level.name != name for level in known.levels):
+        return [(name, value)]
+    paths = {"/".join(each.path): each.path for each in known.domains if each.level == name}
+    meant = [value] if value in paths else [path for path in paths if path.endswith(f"/{value}")]
+    if not meant:
+        raise report_failure(f"there is no {name} {value}{suggest_names(value, paths)}")
+    if len(meant) > 1:
+        raise refuse_input(f"{name} {value} may be any of {', '.join(meant)}")
+    return [(level.attribute, part) for level, part in zip(known.levels, paths[meant[0]], strict=False)]
 
 
 def _change_nodes(
@@ -159,9 +173,9 @@ def _describe_drain(done: admin.DrainNodeResponse) -> str:
     return f"{was}, {format_count(done.allocation_count, 'allocation')} still {still} there"
 
 
-def _say_how_long(nodes: Sequence[str]) -> str:
+def _say_how_long(meant: Sequence[str]) -> str:
     return (
-        f"It holds until `kornel undrain node {' '.join(nodes)}`, also when the shim registers again or says that the"
+        f"It holds until `kornel undrain node {shlex.join(meant)}`, also when the shim registers again or says that the"
         " node is ready; a restart of the core ends it if there is no journal."
     )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 from time import time_ns
 from typing import Annotated, Final
@@ -27,6 +28,7 @@ from kornel.cli.text.cluster import (
 )
 from kornel.cli.text.explain import describe_blocker
 from kornel.cli.text.screen import terminal_strokes
+from kornel.v1 import explain_pb2 as explain_pb
 from kornel.v1 import read_pb2 as pb
 
 OBSTACLES_SHOWN: Final = 20
@@ -149,18 +151,36 @@ def waits(
     *,
     core: PartitionCore,
 ) -> None:
-    """Show who waits, the longest first, and what keeps the first ask of each from being placed.
+    """Show who waits, the longest first, and what keeps the oldest ask of each from being placed.
 
-    Exits 1 when no core answers, 2 for a bad option.
+    With --json: the applications, which --by would sum up. Exits 1 when no core answers, 2 for a bad option.
     """
     if by not in ("", "queue", "user"):
         raise refuse_input(f"--by is {by!r}, neither queue nor user")
+    if by and core.as_json:
+        raise refuse_input("--by sums up in a table: give it without --json")
     wanted = pb.ListApplicationsRequest(partition=core.partition, queue=queue, user=user)
     with Reader(core.grpc, core.timeout) as reader:
         found = reader.applications(wanted)
     longest = sorted((each for each in found.applications if each.ask_count), key=lambda each: each.oldest_ask_ns)
-    waiting = pb.ListApplicationsResponse(applications=longest)
-    core.show(waiting, lambda: render_waits(longest, by, limit, time_ns(), partial(_find_obstacles, core)))
+    waiting = pb.ListApplicationsResponse(applications=longest[: limit or None])
+    core.show(waiting, lambda: render_waits(longest, by, limit, time_ns(), partial(_explain_oldest, core)))
+
+
+def _explain_oldest(core: PartitionCore, application_ids: Sequence[str]) -> dict[str, str]:
+    """Returns, by application ID, what keeps the oldest ask of each of the first applications from being placed."""
+    obstacles: dict[str, str] = {}
+    with Reader(core.grpc, core.timeout) as reader:
+        for application_id in application_ids[:OBSTACLES_SHOWN]:
+            try:
+                asks = reader.application(application_id, core.partition).asks
+                oldest = min(asks, key=lambda ask: ask.created_ns, default=None)
+                if oldest is not None:
+                    report = explain_client.explain(core.grpc, oldest.key, core.partition, core.timeout).ask
+                    obstacles[application_id] = _describe_first(report.blockers) or "-"
+            except CoreUnreachable:
+                continue  # The application or its ask has ended meanwhile.
+    return obstacles | dict.fromkeys(application_ids[OBSTACLES_SHOWN:], "not asked")
 
 
 def _find_obstacles(core: PartitionCore, found: pb.ListApplicationsResponse) -> dict[str, str]:
@@ -173,12 +193,15 @@ def _find_obstacles(core: PartitionCore, found: pb.ListApplicationsResponse) -> 
             report = explain_client.explain(core.grpc, application_id, core.partition, core.timeout).application
         except CoreUnreachable:
             continue  # The application has ended meanwhile.
-        blockers = report.groups[0].first.blockers if report.groups else []
-        # A shim that is gone is an obstacle to every ask alike, and `kornel status` shows it.
-        own = [blocker for blocker in blockers if blocker.level != "manager"] or list(blockers)
-        if own and own[0].level == "node":
-            # Among reasons that concern nodes, the one that holds on most nodes says most.
-            own.sort(key=lambda blocker: -blocker.node_count)
-        if own:
-            obstacles[application_id] = describe_blocker(own[0])
+        if first := _describe_first(report.groups[0].first.blockers if report.groups else ()):
+            obstacles[application_id] = first
     return obstacles
+
+
+def _describe_first(blockers: Sequence[explain_pb.Blocker]) -> str:
+    # A shim that is gone is an obstacle to every ask alike, and `kornel status` shows it.
+    own = [blocker for blocker in blockers if blocker.level != "manager"] or list(blockers)
+    if own and own[0].level == "node":
+        # Among reasons that concern nodes, the one that holds on most nodes says most.
+        own.sort(key=lambda blocker: -blocker.node_count)
+    return describe_blocker(own[0]) if own else ""

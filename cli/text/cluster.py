@@ -123,10 +123,10 @@ def render_waits(
     by: str,
     limit: int,
     now_ns: int,
-    find_obstacles: Callable[[pb.ListApplicationsResponse], Mapping[str, str]],
+    find_obstacles: Callable[[Sequence[str]], Mapping[str, str]],
 ) -> str:
     """Returns a row for each of the applications that have waited *longest*, or for their queues or users, at most
-    *limit*; 0: all. *find_obstacles* says what keeps the first ask of each waiting."""
+    *limit*; 0: all. *find_obstacles* says what keeps the oldest ask of each application waiting."""
     named = by or "application_id"
     groups: dict[str, list[pb.ApplicationSummary]] = {}
     for each in longest:
@@ -134,7 +134,7 @@ def render_waits(
     if not groups:
         return "nobody waits"
     shown = list(groups.items())[: limit or None]
-    obstacles = find_obstacles(pb.ListApplicationsResponse(applications=[group[0] for _, group in shown]))
+    obstacles = find_obstacles([group[0].application_id for _, group in shown])
     cells: dict[str, Callable[[tuple[str, list[pb.ApplicationSummary]]], str]] = {
         by or "application": lambda row: row[0],
         "queue" if not by else "applications": lambda row: str(len(row[1])) if by else row[1][0].queue,

@@ -248,9 +248,7 @@ def _forecast_lines(found: pb.WhatIfResponse, now_ns: int) -> Iterator[str]:
         begin, victims = format_moment(p.not_before_ns, now_ns), _join_keys(p.victims)
         leave = "leaves" if len(p.victims) == 1 else "leave"
         yield from wrap_text(f"{p.key} preempts ({p.kind}) from {begin} on: {victims} {leave} {p.node_id}")
-    for w in found.waiting if len(found.waiting) <= MOST_SUMS else (w for w in found.waiting if not w.already):
-        equal = f" and {w.ask_count - 1:,} more like it" if w.ask_count > 1 else ""
-        yield from wrap_text(f"{w.key}{equal} would wait: {w.reason}; {w.preemption}")
+    yield from _waiting_lines(found, "would wait", already=False)
     yield from _sum_lines(found)
     if leaving := _all_victims(found):
         yield ""
@@ -259,8 +257,18 @@ def _forecast_lines(found: pb.WhatIfResponse, now_ns: int) -> Iterator[str]:
     if found.placed:
         yield ""
         yield from format_table([("ask", "queue", "node"), *((p.key, p.queue, p.node_id) for p in found.placed)])
+    if len(found.waiting) <= MOST_SUMS and any(w.already for w in found.waiting):
+        yield ""
+        yield from _waiting_lines(found, "goes on waiting", already=True)
     for note in found.notes:
         yield from wrap_text(f"note: {note}")
+
+
+def _waiting_lines(found: pb.WhatIfResponse, verb: str, *, already: bool) -> Iterator[str]:
+    for w in found.waiting:
+        if w.already is already:
+            equal = f" and {w.ask_count - 1:,} more like it" if w.ask_count > 1 else ""
+            yield from wrap_text(f"{w.key}{equal} {verb}: {w.reason}; {w.preemption}")
 
 
 def _all_victims(found: pb.WhatIfResponse) -> list[pb.ForecastVictim]:

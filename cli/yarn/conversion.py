@@ -116,6 +116,9 @@ class Conversion:
         found: dict[str, Any] = {"name": queue.name}
         own = read_capacity(queue.keys.get("maximum-capacity")) or _WHOLE
         maximum = find_max(most, own) if queue is not self._root else dict(most)
+        if any(amount > maximum.get(kind, amount) for kind, amount in guaranteed.items()):
+            self._note(queue.path, "capacity", "is more than maximum-capacity, which is guaranteed instead")
+            guaranteed = {kind: min(amount, maximum.get(kind, amount)) for kind, amount in guaranteed.items()}
         leaf = not queue.children and not queue.makes_children()
         found |= self._convert_keys(queue.path, queue.keys, running, leaf=leaf)
         running = found.get("maxapplications", running)

@@ -89,6 +89,9 @@ def connect(
     # The spool drops committed records, so they have to be on the server's disk, whatever the role's default is.
     on_disk = "on" if durable else "off"
     settings = f"-c statement_timeout={milliseconds} -c lock_timeout={milliseconds} -c synchronous_commit={on_disk}"
+    # The server ends a transaction whose client has given it up, and finds out about a client that is gone.
+    settings += f" -c idle_in_transaction_session_timeout={milliseconds}"
+    settings += " -c tcp_keepalives_idle=10 -c tcp_keepalives_interval=5 -c tcp_keepalives_count=3"
     if read_only:
         settings += " -c default_transaction_read_only=on"
     engine = sa.create_engine(
@@ -109,7 +112,12 @@ def connect(
             "tcp_user_timeout": 2 * milliseconds,
         },
     )
-    sa.event.listen(engine, "connect", lambda connection, _record: _watch_answers(connection, patience_s + _GRACE_S))
+
+    def watch(connection: Any, _record: Any) -> None:
+        _watch_answers(connection, patience_s + _GRACE_S)
+
+    # It comes first: SQLAlchemy asks the first connection about the server.
+    sa.event.listen(engine, "connect", watch, insert=True)
     return engine
 
 
@@ -205,15 +213,22 @@ class Database:
         if self._is_sqlite:
             Path(str(self._url.database)).parent.mkdir(parents=True, exist_ok=True)
         with self._engine.begin() as connection:
+            ready = _are_current(connection)
+        if not ready:
+            self._migrate_tables()
+        self._ready = True
+
+    def _migrate_tables(self) -> None:
+        with self._engine.begin() as connection:
             if not self._is_sqlite:
                 # A new index on millions of rows takes longer than any answer may.
-                connection.execute(sa.text("SET LOCAL statement_timeout = 0"))
+                for timeout in ("statement_timeout", "idle_in_transaction_session_timeout"):
+                    connection.execute(sa.text(f"SET LOCAL {timeout} = 0"))
                 del vars(connection.connection.driver_connection)["wait"]
                 connection.execute(sa.text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": _MIGRATION_LOCK})
             upgrade_tables(connection, _MIGRATIONS)
         if not self._is_sqlite:
             self._engine.dispose()  # Later answers have a deadline again.
-        self._ready = True
 
     def store_frames(self, frames: Sequence[Frame]) -> tuple[int, list[Refused]]:
         """Commit *frames* in one transaction. Returns the number of records, and those that the database will never
@@ -379,6 +394,15 @@ def _find_bound(
         if last is not None:
             bounds.append((last[0], last[1], last[2]))
     return max(bounds, default=None)
+
+
+def _are_current(connection: Connection) -> bool:
+    """Tells whether the tables are those of this version."""
+    from alembic.migration import MigrationContext  # noqa: PLC0415
+    from alembic.script import ScriptDirectory  # noqa: PLC0415
+
+    found = MigrationContext.configure(connection, opts={"version_table": "history_version"}).get_current_heads()
+    return found == tuple(ScriptDirectory(str(_MIGRATIONS)).get_heads())
 
 
 def upgrade_tables(connection: Connection, migrations: Path) -> None:

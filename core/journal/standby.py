@@ -330,10 +330,10 @@ class Standby:
     async def _begin_epoch(self, keeper: LeaseKeeper) -> Journal | None:
         """Returns the journal that this core writes, or ``None`` if its state is not that at the end of the journal.
 
-        Raises :class:`StoreTaken` if another core has taken the lease meanwhile.
+        Raises :class:`StoreTaken` if another core has taken the lease meanwhile, or may have.
         """
         epoch: NextEpoch | None = None
-        while True:
+        while not keeper.lost:
             try:
                 if epoch is None:
                     while not await self._follow_once(time.monotonic()):
@@ -341,13 +341,15 @@ class Standby:
                             return None
                     epoch = self._make_epoch(keeper)
                 await self._in_thread(partial(epoch.append_first, self._store))
-                return epoch.begin_journal(self._settings, self._store, self._logger)
+                if not keeper.lost:
+                    return epoch.begin_journal(self._settings, self._store, self._logger)
             except StoreMoved:
                 epoch = None  # The former leader had written further records, which have to be replayed first.
             except STORE_ERRORS as error:
                 self._report_problem(describe_error(error))
                 self._store.forget_connections()
                 await asyncio.sleep(POLL_S)
+        raise StoreTaken(keeper.lost)
 
     def _make_epoch(self, keeper: LeaseKeeper) -> NextEpoch:
         assert self._clock is not None

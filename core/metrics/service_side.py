@@ -277,11 +277,12 @@ def _standing_metrics(standing: Standing) -> Iterable[Metric]:
         "How many times a core has begun to lead, in the life of the journal.",
         standing.epoch,
     )
-    yield make_gauge(
-        "kornel_lease_age_seconds",
-        "The time since the lease was last renewed, as far as this core knows.",
-        round(standing.find_lease_age(), 3),
-    )
+    if standing.leads:
+        yield make_gauge(
+            "kornel_lease_age_seconds",
+            "The time since this core, which leads, began the last renewal of the lease that was answered.",
+            round(standing.find_lease_age(), 3),
+        )
     yield make_gauge(
         "kornel_standby_unfit",
         "1: this core no longer follows and never leads, because its state is not the leader's.",

@@ -46,10 +46,11 @@ if (location.protocol === "file:") {
 }
 
 // The search takes a hyphen for "without", and compares beginnings of words: all parts of a hyphenated word are looked for,
-// and any other word without its ending.
+// and any other word without its ending. An option is looked for without its hyphens, since the search fails on two.
 const QUERY = 2;
 const { postMessage } = Worker.prototype;
-const plain = (word) => {
+const plain = (whole) => {
+  const word = whole.replace(/^-+/, "");
   const parts = word.split("-").filter(Boolean);
   return /\w-/.test(word) ? parts.map((part) => `+${part}`).join(" ") : word.replace(/^([a-z]{4,}?)(?:ing|ed|es|e|s)$/i, "$1");
 };

@@ -111,7 +111,7 @@ HOUSE = ("core", "cli", "shared")
 
 BOUNDS = {
     "core": Bounds(0, 0, 0, 0, 0, 50),
-    "core/archive": Bounds(0, 0, 0, 10, 0, 3_560),
+    "core/archive": Bounds(0, 0, 0, 10, 0, 3_585),
     "core/commands": Bounds(0, 0, 0, 3, 0, 1_002),
     "core/config": Bounds(0, 0, 0, 14, 0, 3_406),
     "core/domain": Bounds(0, 0, 0, 3, 0, 2_550),
@@ -128,10 +128,10 @@ BOUNDS = {
     "core/service": Bounds(0, 0, 0, 10, 0, 11_620),
     "core/snapshot": Bounds(0, 0, 0, 5, 0, 1_421),
     "core/state": Bounds(0, 0, 0, 3.5, 0, 7_691),
-    "core/telling": Bounds(0, 0, 0, 6, 0, 10_077),
+    "core/telling": Bounds(0, 0, 0, 6, 0, 10_080),
     "core/tracing": Bounds(0, 0, 0, 13, 0, 300),
     "core/web": Bounds(0, 0, 0, 0, 0, 150),
-    "cli": Bounds(0, 0, 0, 4, 0, 6_250),
+    "cli": Bounds(0, 0, 0, 4, 0, 6_300),
     "shared": Bounds(0, 0, 0, 0, 0, 310),
     "shim_client": Bounds(0, 0, 0, 12, 0),
     "shim_mock": Bounds(0, 0, 0, 10, 0),

@@ -85,6 +85,7 @@ async def test_a_shim_asks_what_if(core: Core) -> None:
         assert dict(lowered.enforcements[0].excess) == {"vcore": 4000}
         raised = await shim.what_if(pb.WhatIfRequest(priority=pb.SupposedPriority(key="k", priority=5)))
         assert raised.position == 1
+        assert all(wait.already for wait in raised.waiting)
         unknown = await shim.what_if(pb.WhatIfRequest(ask=pb.SupposedAsk(queue="root.x", resources={"vcore": 1})))
         assert unknown.rejected.startswith("no-queue: queue 'root.x': provided: root.x does not exist")
         for question in (
@@ -174,6 +175,9 @@ parent: {name: fixed, value: root.users}}]"
         assert "into root.users.bob, a new queue" in bob.output
         anybody = await kornel(core, "what-if", "ask", *vip)
         assert "not everybody may submit to root.vip; no user was named" in anybody.output
+        typo = await kornel(core, "what-if", "ask", "--vcore", "1", "--queue", "root.vipp")
+        assert typo.exit_code == 1
+        assert "'root.vipp' is no leaf that takes work, and placement rules need a user" in typo.output
         gang = await kornel(core, "what-if", "gang", "3", *vip, *ann)
         assert gang.output.startswith("would be rejected: gang-too-large: vcore 3000 is above the max 2000")
 

@@ -451,8 +451,25 @@ async def test_a_rack_is_drained_by_its_name() -> None:
         assert "n2: ready" in await said(cluster.core, "undrain", "node", "--where", "rack=r1", "--where", "disk=d0")
         assert "n3" in await said(cluster.core, "drain", "list")
         run = CliRunner(env={"KORNEL_ADDRESS": cluster.core.address}).invoke
-        for wrong in (["--where", "rack=r9"], ["--where", "rack"], [], ["n1", "--where", "rack=r1"]):
+        for wrong in (["--where", "rack"], [], ["n1", "--where", "rack=r1"]):
             assert (await asyncio.to_thread(run, app, ["drain", "node", *wrong])).exit_code == 2
+        for nowhere in ("rack=r9", "disk=d9"):
+            assert (await asyncio.to_thread(run, app, ["drain", "node", "--where", nowhere])).exit_code == 1
+
+
+async def test_a_rack_is_that_of_its_zone() -> None:
+    """It is named as `kornel nodes --by rack` prints it; a name that several have is refused."""
+    async with rest_cluster() as cluster:
+        await cluster.register("partitions:\n- {name: default, topology: [si/zone, si/rack], queues: [{name: root}]}\n")
+        for number, (zone, rack) in enumerate((("a", "r0"), ("a", "r1"), ("b", "r1"))):
+            await cluster.node(f"n{number}", {"si/zone": zone, "si/rack": rack}, vcore=1)
+        run = CliRunner(env={"KORNEL_ADDRESS": cluster.core.address}).invoke
+        refused = await asyncio.to_thread(run, app, ["drain", "node", "--where", "rack=r1"])
+        assert (refused.exit_code, "rack r1 may be any of a/r1, b/r1" in refused.output) == (2, True)
+        drained = await said(cluster.core, "drain", "node", "--where", "rack=b/r1")
+        assert [line[:11] for line in drained.splitlines() if ": drained," in line] == ["n2: drained"]
+        assert "It holds until `kornel undrain node --where rack=b/r1`" in drained
+        assert "n0: drained" in await said(cluster.core, "drain", "node", "--where", "rack=r0")
 
 
 async def test_what_programs_and_metrics_see() -> None:

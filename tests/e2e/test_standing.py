@@ -149,11 +149,14 @@ async def test_a_standby_answers_what_it_is_asked_and_says_how_old_that_is(postg
             assert (await http.get("/healthz/live")).status_code == 200
             scraped = (await http.get("/ws/v1/metrics")).text
             assert "\nkornel_leader 0.0" in scraped
+            assert "kornel_lease_age_seconds" not in scraped
             assert "\nkornel_standby_unfit 0.0" in scraped
         async with httpx.AsyncClient(base_url=f"http://{leader.server.rest_address}", timeout=PATIENCE_S) as http:
             assert "Kornel-Standing" not in (await http.get("/ws/v1/clusters")).headers
             assert (await http.get("/healthz/ready")).status_code == 200
-            assert "\nkornel_leader 1.0" in (await http.get("/ws/v1/metrics")).text
+            scraped = (await http.get("/ws/v1/metrics")).text
+            assert "\nkornel_leader 1.0" in scraped
+            assert "\nkornel_lease_age_seconds" in scraped
 
 
 async def test_a_standby_that_finds_something_whenever_it_looks_is_not_behind_for_ever(

@@ -3,8 +3,11 @@
 A core takes the lease when no core holds it, and renews it twice a second. A core that ends releases it; a core that
 was killed loses it three seconds after the last renewal, or after one second if the database has seen its connection
 close. Each core counts this time by its own monotonic clock: a core that stands by from when it saw the row change, and
-the leader, which stops half a second earlier, from when it began the last renewal that was answered. So the clocks of
-hosts and of the database may differ, and may be set.
+the leader, which stops a little earlier, from when it began the last renewal that was answered. So the clocks of hosts
+and of the database may differ, and may be set.
+
+A leader whose own end of the connection has not failed cannot know that the database has seen it close. It may go on
+for a second and a half while another core leads, and writes nothing.
 
 The lease alone does not prevent writing: a core that was stopped for a while still assumes that it leads. Therefore
 each append also reads the lease (:meth:`.store.JournalStore.append_block`): a record is appended
@@ -38,6 +41,9 @@ MARGIN_MS: Final = 500
 
 GONE_MS: Final = 1_000
 """The time without a renewal after which a lease is free if the database has seen its holder's connection close."""
+
+GONE_MARGIN_MS: Final = 200
+"""The time before that at which a leader stops whose connection has failed."""
 
 RENEW_S: Final = 0.5
 """The time from one renewal to the next, unless its answer takes longer."""
@@ -239,14 +245,17 @@ class LeaseKeeper:
 
     @property
     def _left_s(self) -> float:
-        return (LEASE_MS - MARGIN_MS) / 1_000 - self.age_s
+        # The database may have seen the failed connection close just after the last renewal.
+        lasts_ms = GONE_MS - GONE_MARGIN_MS if self.problem else LEASE_MS - MARGIN_MS
+        return lasts_ms / 1_000 - self.age_s
 
     def _say_age(self) -> str:
-        return f"the lease was last renewed {self.age_s:.1f} s ago, so another core may lead"
+        why = f": {self.problem}" if self.problem else ""
+        return f"the lease was last renewed {self.age_s:.1f} s ago, so another core may lead{why}"
 
     def start(self) -> None:
         """Renew the lease from now on, in the running event loop."""
-        self._task = asyncio.create_task(self._renew_for_ever(), name="lease")
+        self._task = asyncio.create_task(self._renew_until_lost(), name="lease")
 
     async def hand_over(self) -> None:
         """Stop renewing, and release the lease for another core, unless one may have it. The lease has no end for this
@@ -270,6 +279,13 @@ class LeaseKeeper:
             await asyncio.gather(self._task, return_exceptions=True)
             self._task = None
 
+    async def _renew_until_lost(self) -> None:
+        try:
+            await self._renew_for_ever()
+        except Exception as error:  # noqa: BLE001 - who renews nothing any more must not go on
+            self.lost = f"bug in the lease, it is not renewed any more: {type(error).__name__}: {error}"
+        self.on_lost(self.lost)
+
     async def _renew_for_ever(self) -> None:
         loop = asyncio.get_running_loop()
         while not self.lost:
@@ -280,7 +296,6 @@ class LeaseKeeper:
                 self.lost = "another core has taken over"
             if self.lapsed:
                 self.lost = self.lost or self._say_age()
-                self.on_lost(self.lost)
                 return
             pause_s = AGAIN_S if self.problem else max(0.0, began + RENEW_S - time.monotonic())
             await asyncio.sleep(min(pause_s, self._left_s))

@@ -32,8 +32,13 @@ class BadStateDump(NoStateDump):
 
 
 async def read_state_dump(callbacks: CallbackBoard) -> dict[str, Any]:
-    """Returns the state of the shim as it describes it, without secrets. Raises :class:`NoStateDump`."""
-    return await asyncio.to_thread(read_dump, await callbacks.state_dump())
+    """Returns the state of the shim as it describes it, without secrets; if it is cancelled, only once the thread has
+    ended, so that the caller keeps its place in line. Raises :class:`NoStateDump`."""
+    reading = asyncio.ensure_future(asyncio.to_thread(read_dump, await callbacks.state_dump()))
+    try:
+        return await asyncio.shield(reading)
+    finally:
+        await asyncio.wait([reading])
 
 
 def read_dump(text: str) -> dict[str, Any]:

@@ -78,15 +78,20 @@ def request_messages(in_force: str, text: str, preview: ConfigurationPreview) ->
     yield None
 
 
-def answer_request(reader: ConfigurationReader, receive: Callable[[], Any]) -> Judgement | bytes | Untried:
-    """Returns the answer to the request that *receive* begins with. Raises ConfigError."""
+def answer_request(
+    reader: ConfigurationReader, receive: Callable[[], Any], begin_work: Callable[[], None] = lambda: None
+) -> Judgement | bytes | Untried:
+    """Returns the answer to the request that *receive* begins with. Calls *begin_work* once all of it is received.
+    Raises ConfigError."""
     request = receive()
     if not isinstance(request, PreviewRequest):
+        begin_work()
         return judge_with(reader, request)
     from kornel.core.telling.configuration.configuration_preview import ConfigurationPreview  # noqa: PLC0415
 
-    preview = ConfigurationPreview(request.rm_id, reader.load(request.in_force), _receive_moments(receive))
-    return try_on(preview, reader.load(request.text))
+    found = _receive_moments(receive)
+    begin_work()
+    return try_on(ConfigurationPreview(request.rm_id, reader.load(request.in_force), found), reader.load(request.text))
 
 
 def _receive_moments(receive: Callable[[], Any]) -> dict[str, PartitionMoment]:
@@ -115,6 +120,6 @@ def work_for_core(core: Core) -> None:
     lower_priority(10)
     reader = ConfigurationReader(core.receive())
     try:
-        core.send(answer_request(reader, core.receive))
+        core.send(answer_request(reader, core.receive, core.watch))
     except ConfigError as error:
         core.send(error)

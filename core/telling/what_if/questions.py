@@ -294,7 +294,7 @@ class _Seekers:
                 why = f"{result.outcome}: {result.detail}" if result.detail else str(result.outcome)
                 if result.outcome is not Outcome.ASK_MAY_NOT_PREEMPT and result is not ENOUGH_LEAVES:
                     self._for_all = why
-            self._note_waiting(ask, why, already=sandbox.everybody and ask.arrival < LATE)
+            self._note_waiting(ask, why, already=ask.arrival < LATE)
         return None
 
     def _note_waiting(self, ask: Allocation, why: str, *, already: bool) -> None:

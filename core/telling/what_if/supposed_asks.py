@@ -71,8 +71,10 @@ def _find_leaf(state: PartitionState, question: SupposeAsk, spec: ApplicationSpe
     named = state.queues.get(question.queue.lower())
     if not question.user and named is not None and named.leaf and not named.draining:
         return application_intake.judge_leaf(state, spec, Placed(named.path, named), applicant)
-    refused = application_intake.refuse_user(spec, applicant)
-    return refused or application_intake.find_leaf(state, spec, applicant)
+    found = application_intake.refuse_user(spec, applicant) or application_intake.find_leaf(state, spec, applicant)
+    if not question.user and not isinstance(found, str):
+        raise refuse_question(f"{question.queue!r} is no leaf that takes work, and placement rules need a user")
+    return found
 
 
 def name_leaf(sandbox: Sandbox, leaf: Queue, question: SupposeAsk) -> list[str]:

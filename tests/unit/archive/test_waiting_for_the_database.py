@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import sqlite3
 import time
+from contextlib import closing
 from pathlib import Path
 
+import pytest
 import sqlalchemy as sa
 
-from kornel.core.archive.database import connect
+from kornel.core.archive.database import _MIGRATION_LOCK, Database, connect
 from kornel.core.archive.settings import history_settings
 from kornel.core.archive.tables import TABLES
 from tests.patience import PATIENCE_S
 from tests.postgres import Postgres
 from tests.prepared import find_program
+from tests.silent_proxy import silent_proxy
 from tests.unit.archive.archives import NOW_NS, events, everything, objects, settings_for, writing
 from tests.waiting import wait_until
 
@@ -171,3 +175,36 @@ def test_commits_are_on_the_servers_disk_whatever_the_role_is_set_to(postgres: P
     finally:
         with postgres.connect() as other:
             other.execute("ALTER ROLE CURRENT_USER RESET synchronous_commit")
+
+
+def test_a_transaction_that_was_given_up_ends(postgres: Postgres, tmp_path: Path) -> None:
+    """The server ends it and drops its locks, also if it never hears that the client has gone."""
+    engine = connect(settings_for(postgres.url, tmp_path).url, 0.2)
+    with engine.connect() as connection, postgres.connect() as other:
+        connection.execute(sa.text("SELECT pg_advisory_xact_lock(5)"))
+        other.execute(f"SET lock_timeout = '{PATIENCE_S}s'")
+        other.execute("SELECT pg_advisory_lock(5)")
+        other.execute("SELECT pg_advisory_unlock(5)")
+        connection.invalidate()
+    engine.dispose()
+
+
+def test_a_start_with_nothing_to_migrate_waits_for_nobody(postgres: Postgres, tmp_path: Path) -> None:
+    """Its answers have a deadline like all others, which only a migration has not."""
+    settings = settings_for(postgres.url, tmp_path)
+    with closing(Database(settings.url, PATIENCE_S)) as first:
+        first.prepare_tables()
+    with closing(Database(settings.url, 0.2)) as database, postgres.connect() as other:
+        other.execute("SELECT pg_advisory_lock(%s)", [_MIGRATION_LOCK])
+        database.prepare_tables()
+
+
+async def test_the_first_questions_to_a_server_have_a_deadline(postgres: Postgres, tmp_path: Path) -> None:
+    """SQLAlchemy asks each new server what it is."""
+    async with silent_proxy(postgres.port) as proxy:
+        url = postgres.url.replace(str(postgres.port), str(proxy.port))
+        engine = connect(settings_for(url, tmp_path).url, 0.2)
+        sa.event.listen(engine, "connect", lambda *_: setattr(proxy, "silent", True), insert=True)
+        with pytest.raises(sa.exc.DBAPIError, match="the database has not answered for"):
+            await asyncio.wait_for(asyncio.to_thread(engine.connect), PATIENCE_S)
+        engine.dispose()

@@ -42,3 +42,12 @@ def test_what_waits_anyway_is_only_counted() -> None:
         assert any(each.strip() == line for each in lines), (line, lines)
     leaving = [line.split()[0] for line in lines if "root.x" in line and "ann" in line]
     assert leaving == ["v2", "v1"]
+
+
+def test_what_waits_anyway_is_told_last() -> None:
+    """As something that goes on, not as a consequence."""
+    anyway = pb.ForecastWait(key="old", application_id="a", queue="root.a", ask_count=2, reason="room", already=True)
+    waits = pb.ForecastWait(key="new", application_id="b", queue="root.b", ask_count=1, reason="room")
+    lines = render_forecast(pb.WhatIfResponse(waiting=[anyway, waits], complete=True), 0).splitlines()
+    assert any(line.startswith("new would wait: room") for line in lines)
+    assert lines[-1].startswith("old and 1 more like it goes on waiting: room")

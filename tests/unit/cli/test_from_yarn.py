@@ -167,6 +167,14 @@ def test_a_max_is_rounded_up(tmp_path: Path) -> None:
     assert given == [0, 1, 2]
 
 
+def test_a_weight_guarantees_no_more_than_the_max(tmp_path: Path) -> None:
+    own = {"root.a.capacity": "3w", "root.b.capacity": "1w", "root.a.maximum-capacity": "50"}
+    found = convert(write(tmp_path, root__queues="a,b", **own), *CLUSTER)
+    resources = queues_of(found)["root.a"]["resources"]
+    assert resources["guaranteed"] == resources["max"] == {"vcore": 50, "memory": "200Gi"}
+    assert "root.a: capacity: is more than maximum-capacity" in comments_of(found)
+
+
 def test_a_parent_of_stopped_queues_stays_a_parent(tmp_path: Path) -> None:
     own = {f"root.a.{name}.state": "STOPPED" for name in "xy"}
     file = write(tmp_path, root__queues="a,b", root__a__queues="x,y", root__a__capacity="50", **own)

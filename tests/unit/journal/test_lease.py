@@ -23,7 +23,7 @@ from kornel.core.journal.database import lease as lease_module
 from kornel.core.journal.database.lease import LeaseKeeper, LeaseSight, LeaseTable, LeaseView, is_gone, name_holder
 from kornel.core.journal.database.settings import SnapshotTimes
 from kornel.core.journal.database.store import JournalStore, StoreMoved, StoreTaken
-from kornel.core.journal.journal import Journal
+from kornel.core.journal.journal import Journal, NextEpoch
 from kornel.core.journal.snapshots.snapshot_store import opened_snapshots
 from kornel.core.journal.standby import Standby
 from kornel.core.service.machine.clock import ManualClock
@@ -235,6 +235,7 @@ async def test_a_keeper_renews_until_another_core_takes_over(
     """It says so once, and a database that is away for a moment is no reason."""
     monkeypatch.setattr(lease_module, "RENEW_S", 0.01)
     monkeypatch.setattr(lease_module, "LEASE_MS", 1_000 * PATIENCE_S)
+    monkeypatch.setattr(lease_module, "GONE_MS", 1_000 * PATIENCE_S)
     epoch = take(table, "one")
     assert epoch is not None
     keeper = make_keeper(LeaseTable(settings_for(postgres.url).url), epoch)
@@ -266,6 +267,97 @@ class DeafTable(LeaseTable):
 
     def close(self) -> None:
         pass
+
+
+class ClosedTable(DeafTable):
+    """A lease whose database refuses all connections."""
+
+    def renew_lease(self, epoch: int, core_ns: int, *, offered: bool = False) -> bool:
+        raise OSError("connection refused")
+
+    def forget_connections(self) -> None:
+        pass
+
+
+def test_a_leader_whose_connection_failed_stops_before_others_take_it_for_gone(clock: list[float]) -> None:
+    """The database may have seen it close just after the last renewal; with a new connection all is as before."""
+    closed, working = ClosedTable(), DeafTable()
+    working.answered.set()
+    keeper = make_keeper(closed, 1)
+    clock[0] += 0.5
+    assert keeper._renew_once(clock[0], False)
+    clock[0] += 0.2
+    assert not keeper.lapsed
+    clock[0] += 0.1
+    assert keeper.lapsed
+    keeper._table = working
+    assert keeper._renew_once(clock[0], False)
+    clock[0] += 2.4
+    assert not keeper.lapsed
+
+
+async def test_a_keeper_whose_connection_failed_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Long before the end of its lease."""
+    monkeypatch.setattr(lease_module, "LEASE_MS", 1_000 * PATIENCE_S)
+    keeper = make_keeper(ClosedTable(), 1)
+    lost = asyncio.Event()
+    keeper.on_lost = lambda reason: lost.set()
+    keeper.start()
+    await until(lost.is_set, "the keeper to stop")
+    assert "another core may lead: connection refused" in keeper.lost
+    assert time.monotonic() - keeper._renewed_s >= 0.8
+    keeper.close()
+
+
+async def test_a_keeper_with_a_bug_says_so() -> None:
+    """A lease that nobody renews is lost, and the core has to end."""
+
+    class BrokenTable(DeafTable):
+        def renew_lease(self, epoch: int, core_ns: int, *, offered: bool = False) -> bool:
+            raise KeyError("a bug")
+
+    keeper = make_keeper(BrokenTable(), 1)
+    reasons: list[str] = []
+    keeper.on_lost = reasons.append
+    keeper.start()
+    await until(lambda: reasons, "the keeper to stop")
+    assert reasons == [keeper.lost]
+    assert "KeyError: 'a bug'" in keeper.lost
+    assert keeper.lapsed
+    keeper.close()
+
+
+async def test_who_loses_the_lease_before_the_first_record_goes_on_standing_by(
+    postgres: Postgres, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It leads once it has taken the lease again, and kept it."""
+    losing = True
+    standby = Standby.open(settings_for(postgres.url), BEGINNING, logger=LOGGER)
+    append = NextEpoch.append_first
+    epochs: list[int] = []
+
+    def append_late(self: NextEpoch, store: JournalStore) -> None:
+        assert self._lease is not None
+        epochs.append(self._lease.epoch)
+        if losing:
+            self._lease.lost = "it took too long"
+            self._lease._threads.submit(lambda: None).result()  # A renewal may be under way.
+        append(self, store)
+
+    monkeypatch.setattr(NextEpoch, "append_first", append_late)
+    led: list[Journal] = []
+    await standby.start(
+        ManualClock(START_NS), "", on_lead=led.append, on_followed=lambda _: None, on_problem=lambda _: None
+    )
+    assert epochs == [1]
+    assert not led
+    assert not standby.standing.leads
+    losing = False
+    await until(lambda: led, "the core to lead")
+    assert epochs == [1, 2]
+    led[0].start()
+    await led[0].hand_over()
+    await asyncio.to_thread(led[0].close, PATIENCE_S)
 
 
 def test_a_renewal_counts_before_the_event_loop_knows_of_it(clock: list[float]) -> None:

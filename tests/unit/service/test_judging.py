@@ -11,9 +11,11 @@ from collections.abc import AsyncIterator
 import pytest
 
 from kornel.core.config.loader import load
+from kornel.core.config.model import Configuration
+from kornel.core.config.rereading import ConfigurationReader
 from kornel.core.config.text.problems import ConfigError
 from kornel.core.service.configuration.judging import MOST_BYTES, MOST_TEXTS, SMALL, Judge
-from kornel.core.service.configuration.reading_process import Judgement
+from kornel.core.service.configuration.reading_process import Judgement, PreviewRequest, answer_request
 from kornel.core.service.logs.logs import LogFormat, LogLevel, build_logger
 from kornel.core.service.wire.status_codes import TooMany
 from tests.waiting import until
@@ -102,3 +104,22 @@ async def test_there_is_room_for_so_many_texts_and_bytes(judge: Judge) -> None:
         taken.__exit__(None, None, None)
     with judge.rooms.take_room() as add_bytes:
         add_bytes(MOST_BYTES)
+
+
+@pytest.mark.parametrize("request_parts", [[GOOD], [PreviewRequest(GOOD, GOOD, "rm"), None]], ids=["judge", "try"])
+def test_the_core_is_watched_while_a_text_is_read(request_parts: list[object]) -> None:
+    """That is from when all is received, so that the process ends with its core."""
+    steps: list[str] = []
+    left = iter(request_parts)
+
+    class Noting(ConfigurationReader):
+        def load(self, text: str) -> Configuration:
+            steps.append("read")
+            return super().load(text)
+
+    def receive() -> object:
+        steps.append("receive")
+        return next(left)
+
+    answer_request(Noting({}), receive, lambda: steps.append("watch"))
+    assert steps == ["receive"] * len(request_parts) + ["watch"] + ["read"] * len(request_parts)

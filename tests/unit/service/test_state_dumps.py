@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import threading
+from typing import Any
 
 import pytest
 
 from kornel.core.domain.secrets import HIDDEN
+from kornel.core.service.callbacks import state_dumps
 from kornel.core.service.callbacks.state_dumps import (
     DEEPEST,
     LONGEST_DUMP,
@@ -14,6 +18,7 @@ from kornel.core.service.callbacks.state_dumps import (
     MOST_VALUES,
     BadStateDump,
     read_dump,
+    read_state_dump,
 )
 
 
@@ -71,3 +76,29 @@ def test_one_long_text_is_left_out() -> None:
     assert list(shown) == list(said)
     assert shown["a"] == said["a"]
     assert shown["b"] == f"[{len(said['b']):,} characters, left out]"
+
+
+async def test_a_reader_that_is_cancelled_ends_with_its_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before that, its place is not free for another."""
+    began, go_on = asyncio.Event(), threading.Event()
+    loop = asyncio.get_running_loop()
+
+    def wait_and_read(text: str) -> dict[str, Any]:
+        loop.call_soon_threadsafe(began.set)
+        go_on.wait()
+        return read_dump(text)
+
+    class Answering:
+        async def state_dump(self) -> str:
+            return "{}"
+
+    monkeypatch.setattr(state_dumps, "read_dump", wait_and_read)
+    reading = asyncio.create_task(read_state_dump(Answering()))  # type: ignore[arg-type]
+    await began.wait()
+    reading.cancel()
+    for _ in range(5):
+        await asyncio.sleep(0)
+    assert not reading.done()
+    go_on.set()
+    with pytest.raises(asyncio.CancelledError):
+        await reading

@@ -37,8 +37,8 @@ CHECK_NS: Final = 100 * 10**6
 loop."""
 CHECK_PER_QUESTION_NS: Final = 200_000
 CHECK_PER_NODE_NS: Final = 20_000
-"""A look at a node takes about a two-hundredth of this time, so that looks take half a percent of the time at most,
-whatever the size of the cluster."""
+"""A look at a node or a queue takes about a two-hundredth of this time, so that looks take half a percent of the time
+at most, whatever the size of the cluster."""
 
 _OWN_PATH: Final = frozenset(
     {Outcome.NO_GUARANTEE, Outcome.ASK_EXCEEDS_GUARANTEE, Outcome.NOT_UNDER_GUARANTEE, Outcome.FENCED_AT_LEAF}
@@ -133,7 +133,7 @@ class LastLook:
         self._versions: dict[Node, int] = {}
         self._amounts: dict[Queue, tuple[Vector, ...]] = {}
         self._marks: dict[Queue, dict[int, int]] = {}
-        """By queue and guaranteed type, the amount above the guarantee up to which refusals hold."""
+        """By queue and guaranteed type, the amount above the guarantee."""
 
     def find_changes(self, state: PartitionState) -> Changes | None:
         """Returns what has changed since the last look; ``None``: anything may have."""
@@ -150,19 +150,10 @@ class LastLook:
         return changes
 
     def _has_grown(self, queue: Queue) -> bool:
-        """Tells whether *queue* may give up more of a type than its mark says, and moves its marks."""
+        """Tells whether *queue* may give up more of a type than at the last look, and moves its marks."""
         known, now = self._marks.get(queue), _marks_of(queue)
-        if known is None or known.keys() != now.keys():
-            self._marks[queue] = now
-            return True
-        grown = False
-        for t, mark in now.items():
-            if mark > known[t]:
-                grown = True
-                known[t] = mark
-            elif 4 * mark <= known[t]:
-                known[t] = mark
-        return grown
+        self._marks[queue] = now
+        return known is None or known.keys() != now.keys() or any(mark > known[t] for t, mark in now.items())
 
     def _note_offer(self, node: Node, changes: Changes) -> None:
         """Notes in *changes* what *node* could have free for an ask if all allocations left that are not protected from
@@ -288,7 +279,7 @@ class QuestionGate:
         is_due = changed or (self._later_ns is not None and now_ns >= self._later_ns)
         if not is_due or now_ns < self._not_before_ns:
             return []
-        pause_ns = CHECK_PER_QUESTION_NS * len(self._known) + CHECK_PER_NODE_NS * len(state.nodes)
+        pause_ns = CHECK_PER_QUESTION_NS * len(self._known) + CHECK_PER_NODE_NS * (len(state.nodes) + len(state.queues))
         self._not_before_ns = now_ns + CHECK_NS + pause_ns
         if changed:
             self.sort_out(state, now_ns)
@@ -329,13 +320,17 @@ class QuestionGate:
             state.run_slice_at(when_ns)
 
     def sort_out(self, state: PartitionState, now_ns: int) -> None:
-        """Determines which answers still hold after what has changed; the other questions are looked at next."""
-        changes, version = self._last.find_changes(state), state.changes
+        """Determines which answers still hold after what has changed; the other questions are looked at next.
+
+        One that was parked when something had changed since the last look is among them, as nothing says how the state
+        then differs from now.
+        """
+        changes, version, seen = self._last.find_changes(state), state.changes, self._seen
         self._seen = version
         for question, known in self._known.items():
             if known.doubtful or known.version == version:
                 continue
-            if changes is None or changes.may_differ(question, known):
+            if changes is None or known.version > seen or changes.may_differ(question, known):
                 known.doubtful = True
                 self._later_ns = now_ns
             else:
@@ -377,13 +372,9 @@ def _copy_amounts(queue: Queue) -> tuple[Vector, ...]:
 
 
 def _marks_of(queue: Queue) -> dict[int, int]:
-    """Returns, by guaranteed type, what *queue* holds above its guarantee, raised to a power of two; 0: nothing.
-
-    As what a queue holds goes up and down with every task, refusals are found to hold for a little more.
-    """
+    """Returns, by guaranteed type, what *queue* holds above its guarantee; 0: nothing."""
     used, leaving = queue.used, queue.preempting
-    above = {t: used[t] - leaving[t] - amount for t, amount in queue.guaranteed.items()}
-    return {t: 1 << (amount - 1).bit_length() if amount > 0 else 0 for t, amount in above.items()}
+    return {t: max(0, used[t] - leaving[t] - amount) for t, amount in queue.guaranteed.items()}
 
 
 def _sum_within(most: Vector, one: Vector, other: Vector) -> Vector:

@@ -33,7 +33,7 @@ export function forecastReport(found) {
   const waits = found.waiting.filter((one) => !one.already);
   const [waiting, all] = [waits, found.waiting].map((ones) => ones.reduce((sum, one) => sum + one.askCount, 0));
   const still = all - waiting;
-  const listed = found.waiting.length > MOST_WAITING ? waits : found.waiting;
+  const anyway = found.waiting.length > MOST_WAITING ? [] : found.waiting.filter((one) => one.already);
   const verdict = [
     found.placed.length ? `${counted(found.placed.length, "ask")} would be placed at once` : "nothing would be placed at once",
     victims ? `${counted(victims, "allocation")} would have to leave` : "no allocation would have to leave",
@@ -72,9 +72,12 @@ export function forecastReport(found) {
         ),
       ),
     found.placed.length > 0 && section("Would be placed", shortTable(["Ask", "Application", "Queue", "Node"], found.placed.map((one) => [named(one.key), named(one.applicationId, "application"), link("queue", one.queue), link("node", one.nodeId)]))),
-    listed.length > 0 && section("Would wait", shortTable(["Ask", "Queue", "Asks", "Because", "Preemption"], listed.map((one) => [named(one.key), link("queue", one.queue), count(one.askCount), wordFirst("waiting", one.reason), wordFirst("outcome", one.preemption)]), [2])),
+    waits.length > 0 && section("Would wait", waitTable(waits)),
+    anyway.length > 0 && section("Would go on waiting", waitTable(anyway)),
   ].filter(Boolean);
 }
+
+const waitTable = (waits) => shortTable(["Ask", "Queue", "Asks", "Because", "Preemption"], waits.map((one) => [named(one.key), link("queue", one.queue), count(one.askCount), wordFirst("waiting", one.reason), wordFirst("outcome", one.preemption)]), [2]);
 
 /** Shows a text of the core, which may begin with a word that is explained elsewhere. */
 function wordFirst(group, text) {

@@ -4,7 +4,7 @@ import { api } from "./api.js";
 import { DataTable } from "./data_table.js";
 import { el } from "./dom.js";
 import { link, setLink } from "./links.js";
-import { amount, amounts, headOf, inUnit, nameOf, typesOf } from "./units.js";
+import { amount, amounts, headOf, inUnit, nameOf, typesIn } from "./units.js";
 
 /** The ways to sum up: the word in the address, the text, and the core's word. */
 export const PARTIES = { "": ["By queue", ""], user: ["By user", "PREEMPTION_PARTY_USER"], application: ["By application", "PREEMPTION_PARTY_APPLICATION"] };
@@ -33,7 +33,7 @@ export class SumsTable {
   }
 
   show(sums, party) {
-    const types = typesOf(...sums.map((one) => one.resource)).slice(0, 4);
+    const types = typesIn(sums.map((one) => one.resource)).slice(0, 4);
     const left = sums.some((one) => one.left !== undefined);
     this.table.setColumns(columns(party || "queue", types, left));
     this.table.show(sums);

@@ -13,7 +13,10 @@ const ORDER = ["vcore", "memory", "nvidia.com/gpu", "ephemeral-storage", "pods"]
 const rank = (type) => (ORDER.indexOf(type) + 1 || ORDER.length + 1);
 
 /** Returns the resource types of several maps, the usual ones first. */
-export function typesOf(...maps) {
+export const typesOf = (...maps) => typesIn(maps);
+
+/** The same of a list of any length: a call takes some ten thousand arguments at most. */
+export function typesIn(maps) {
   const names = new Set(maps.flatMap((map) => Object.keys(map ?? {})));
   return [...names].sort((a, b) => rank(a) - rank(b) || (a < b ? -1 : 1));
 }
@@ -73,9 +76,9 @@ export function clock(ns, { millis = false } = {}) {
 }
 
 /** Date and time of Unix nanoseconds. */
-export function moment(ns) {
+export function moment(ns, { millis = false } = {}) {
   const at = new Date(ns / 1e6);
-  return `${at.getFullYear()}-${two(at.getMonth() + 1)}-${two(at.getDate())} ${clock(ns)}`;
+  return `${at.getFullYear()}-${two(at.getMonth() + 1)}-${two(at.getDate())} ${clock(ns, { millis })}`;
 }
 
 /** The same; empty: there is no time. */

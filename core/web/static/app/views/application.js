@@ -11,7 +11,7 @@ import { kinds } from "../kinds.js";
 import { link, openDetails, setLink } from "../links.js";
 import { pastAllocations } from "../past_allocations.js";
 import { Poller } from "../poller.js";
-import { amounts, bare, counted, headOf, inUnit, moment, momentOrNone, shortMoment, since, span, typesOf } from "../units.js";
+import { amounts, bare, counted, headOf, inUnit, moment, momentOrNone, shortMoment, since, span, typesIn } from "../units.js";
 
 const ENDED = ["Completed", "Failed", "Rejected", "Expired", "Removed"];
 
@@ -156,7 +156,7 @@ export class ApplicationView {
     try {
       const { allocations, problem } = await pastAllocations(app);
       if (wanted !== this.pastOf) return;
-      this.past.setColumns(pastColumns(typesOf(...allocations.map((one) => one.resource))));
+      this.past.setColumns(pastColumns(typesIn(allocations.map((one) => one.resource))));
       this.past.show(allocations, { problem });
       this.past.root.style.setProperty("--rows", Math.min(Math.max(allocations.length, 1), 16));
     } catch (error) {
@@ -190,7 +190,7 @@ export class ApplicationView {
     this.amounts.replaceChildren(amountTable({ Used: app.usedResource, Placeholders: app.placeholderResource, Pending: app.pendingResource, Peak: app.maxUsedResource }));
     const allocations = app.allocations ?? [];
     const asks = app.requests ?? [];
-    const types = typesOf(...[...allocations, ...asks].map((one) => one.resource));
+    const types = typesIn([...allocations, ...asks].map((one) => one.resource));
     this.allocations.setColumns(allocationColumns(types));
     this.asks.setColumns(askColumns(types));
     this.allocations.show(allocations);

@@ -79,7 +79,7 @@ const whatOf = (event) => [CHANGES[event.eventChangeType], DETAILS[event.eventCh
 
 const COLUMNS = [
   { key: "number", title: "Number", value: (event) => event.id, number: true, width: "72px", wide: true },
-  { key: "time", title: "Time", value: (event) => event.timestampNano, text: (event) => clock(event.timestampNano, { millis: true }), saved: [["Time", (event) => clock(event.timestampNano, { millis: true })]], width: "96px" },
+  { key: "time", title: "Time", value: (event) => event.timestampNano, text: (event) => clock(event.timestampNano, { millis: true }), saved: [["Time", (event) => moment(event.timestampNano, { millis: true })]], width: "96px" },
   { key: "about", title: "About", value: (event) => TYPES[event.type] ?? "", width: "84px", wide: true },
   { key: "what", title: "What", value: whatOf, draw: drawWhat, width: "minmax(110px, 0.8fr)" },
   { key: "object", title: "Object", value: (event) => event.objectID ?? "", draw: drawObject, width: "minmax(110px, 1fr)" },

@@ -11,7 +11,7 @@ import { link, openDetails, setLink } from "../links.js";
 import { meter, setMeter } from "../meter.js";
 import { Poller } from "../poller.js";
 import { typeChoice, typeChooser } from "../type_choice.js";
-import { amount, bare, count, counted, headOf, inUnit, moment, nameOf, percent, share, typesOf, unitOf } from "../units.js";
+import { amount, bare, count, counted, headOf, inUnit, moment, nameOf, percent, share, typesIn, typesOf, unitOf } from "../units.js";
 
 const FIELDS = "nodeID,schedulable,isReserved,capacity,allocated,occupied,drainedBy,drainedSince,domains";
 const GAP = 2;
@@ -112,7 +112,7 @@ export class NodesView {
     if (known === this.#known && this.#nodes) return;
     this.#known = known;
     this.#nodes = known.document;
-    const types = typesOf(...this.#nodes.map((node) => node.capacity));
+    const types = typesIn(this.#nodes.map((node) => node.capacity));
     if (types.join() !== [...this.type.options].slice(1).map((option) => option.value).join()) {
       this.type.replaceChildren(this.type.options[0], ...types.map((type) => el("option", { value: type, text: nameOf(type) })));
       this.type.value = address.get("of");
