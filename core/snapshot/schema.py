@@ -506,8 +506,9 @@ PARTITIONS: Final = (
     Kept(RecentVictims, "_victims"),
     Kept(
         ReservingRecord,
-        "aged at_limits candidates choose_at_ns choose_not_before_ns delay_ns due_ns lapsed left"
+        "aged asked at_limits candidates choose_at_ns choose_not_before_ns delay_ns due_ns lapsed left"
         " not_before_ns percent review_after_ns reviewed saved short",
+        defaults={"asked": (0, 0, False)},
         derived={"shares": _no_missing_shares},
         under_way="line",
     ),

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import partial
-from itertools import pairwise
+from itertools import islice, pairwise
 from typing import Final
 
 from kornel.core.domain.application_states import AppState
@@ -38,6 +38,10 @@ from kornel.core.state.waiting.waking import wake_admitted, wake_others
 
 WAITERS_PER_UNIT: Final = 20
 """The number of waiters looked at that count as one decision in the budget of a slice."""
+WAITERS_PER_CHOICE: Final = 500
+"""The number of waiters that one choice looks at; after its pause, the next one goes on with the others."""
+NODES_PER_CHOICE: Final = 5_000
+"""The number of nodes that one choice looks at, once for each size of ask, or for one size if there are more."""
 NODES_PER_WAITER: Final = 10
 """The number of nodes that cost as much to look at as one waiter."""
 PAUSE_PER_WAITER_NS: Final = 100_000
@@ -69,22 +73,32 @@ def is_due(state: PartitionState, now_ns: int) -> bool:
 def choose_savers(state: PartitionState, now_ns: int) -> int:
     """Lets those save for whom too little came free lately, in the line in which room is saved. Returns the cost in
     decisions."""
-    round_, waiters = state.reserving, find_waiters(state, now_ns)
+    round_, waiters = state.reserving, find_waiters(state)
     if round_.delay_ns is None:
-        round_.short = {}  # The core continues without reservations.
+        round_.short, round_.asked = {}, (0, 0, False)  # The core continues without reservations.
         return 1
     # Those who may not save yet are asked again when something has changed.
-    round_.short = {limit: round_.short[limit] for limit, _, _ in waiters}
+    round_.short = {limit: round_.short[limit] for limit, _ in waiters}
     found: dict[Allocation, Pairs] = {}
     known: _Known = {}
-    looked, again_ns = _count_looks(state), 0
-    for _, ask, pairs in waiters:
+    part, looked = find_part(state, waiters, now_ns)
+    passed, again_ns, changed = round_.asked
+    for ask, pairs in part:
         due_ns = ask.waits_since_ns + round_.delay_ns + 1
         if now_ns >= due_ns:
             found[ask] = pairs
         else:
             again_ns = min(again_ns or due_ns, due_ns)
-    round_.choose_not_before_ns = now_ns + _pause_after(looked)
+    passed += len(part)
+    later_ns = round_.choose_not_before_ns = now_ns + _pause_after(looked)
+    if passed < len(waiters):
+        round_.asked = passed, again_ns, changed
+        again_ns = later_ns
+    else:
+        round_.asked = 0, 0, False
+        if changed:
+            later_ns = max(later_ns, _next_time(state, now_ns))
+            again_ns = min(again_ns or later_ns, later_ns)
     round_.choose_at_ns = max(again_ns, round_.choose_not_before_ns) if again_ns else None
     if again_ns or looked > WAITERS_PER_UNIT:
         state.run_slice_at(max(again_ns, round_.choose_not_before_ns))
@@ -97,28 +111,46 @@ def choose_savers(state: PartitionState, now_ns: int) -> int:
     return 1 + looked // WAITERS_PER_UNIT
 
 
-def _count_looks(state: PartitionState) -> int:
-    """Returns the number of waiters that a choice looks at now, with what it costs to look at all nodes for them."""
+def _next_time(state: PartitionState, now_ns: int) -> int:
+    """Returns the time at which to ask those again who may not save yet, if something has changed now."""
     nodes, short = len(state.node_order) // NODES_PER_WAITER, state.reserving.short.items()
-    return sum(len(limit.parked.get(shape, ())) + nodes for limit, shapes in short for shape in shapes)
+    looks = sum(len(limit.parked.get(shape, ())) + nodes for limit, shapes in short for shape in shapes)
+    return max(now_ns + TIMES_WITHOUT_ROOM * _pause_after(looks), state.reserving.choose_not_before_ns)
 
 
 def _pause_after(looked: int) -> int:
     return PAUSE_PER_WAITER_NS * max(0, looked - WAITERS_PER_UNIT)
 
 
-def find_waiters(state: PartitionState, now_ns: int) -> list[tuple[Queue | Account, Allocation, Pairs]]:
-    """Returns the asks that may begin to save because too little came free lately below a limit, each with this limit
-    and the amounts that it needs there, whether they have waited long enough or not."""
-    latest_ns = now_ns - (state.reserving.delay_ns or 0)
+def find_waiters(state: PartitionState) -> list[tuple[Queue | Account, AskGroup]]:
+    """Returns the groups of which one may begin to save because too little came free lately below a limit, each with
+    this limit."""
     return [
-        (limit, *_stands_for(group, latest_ns))
+        (limit, group)
         for limit, shapes in state.reserving.short.items()
         for shape in shapes
         if is_short(limit, shape)
         for group in _asleep(limit, shape)
         if isinstance(group, AskGroup)
     ]
+
+
+def find_part(
+    state: PartitionState, waiters: list[tuple[Queue | Account, AskGroup]], now_ns: int
+) -> tuple[list[tuple[Allocation, Pairs]], int]:
+    """Returns the asks for those of *waiters* at whom the next choice looks, each with the amounts that it needs,
+    whether they have waited long enough or not; and how many waiters cost as much to look at."""
+    nodes, latest_ns = len(state.node_order), now_ns - (state.reserving.delay_ns or 0)
+    part: list[tuple[Allocation, Pairs]] = []
+    walks = set[Shape | AskGroup]()
+    for _, group in islice(waiters, state.reserving.asked[0], None):
+        walk = group if isinstance(group, GangUnit) else group.shape
+        too_many = walks and walk not in walks and (len(walks) + 1) * nodes > NODES_PER_CHOICE
+        if too_many or len(part) == WAITERS_PER_CHOICE:
+            break
+        walks.add(walk)
+        part.append(_stands_for(group, latest_ns))
+    return part, len(part) + len(walks) * nodes // NODES_PER_WAITER
 
 
 def _asleep(limit: Queue | Account, shape: Shape) -> Iterable[AskGroup | Reservation]:
@@ -339,10 +371,11 @@ def review_claims(state: PartitionState, now_ns: int) -> int:
     """Ends the claims below limits that cannot come true any more, wakes those to whom what is saved has come to be
     lent, and asks those again who may not save yet. Returns how many waiters were looked at."""
     looked, round_ = 0, state.reserving
-    if round_.short and round_.choose_at_ns is None:
-        pause_ns = TIMES_WITHOUT_ROOM * _pause_after(_count_looks(state))
-        round_.choose_at_ns = max(now_ns + pause_ns, round_.choose_not_before_ns)
-        if pause_ns:
+    if round_.asked[0]:
+        round_.asked = *round_.asked[:2], True
+    elif round_.short and round_.choose_at_ns is None:
+        round_.choose_at_ns = _next_time(state, now_ns)
+        if round_.choose_at_ns > now_ns:
             state.run_slice_at(round_.choose_at_ns)
     for claim in list(round_.at_limits):
         if claim not in round_.at_limits:

@@ -18,8 +18,8 @@ class ReservingRecord:
     """Keeps the settings and the state of reservations by age, which ``core/engine/scheduling`` makes."""
 
     __slots__ = (
-        "aged", "at_limits", "candidates", "choose_at_ns", "choose_not_before_ns", "delay_ns", "due_ns", "lapsed",
-        "left", "line", "not_before_ns", "percent", "review_after_ns", "reviewed", "saved", "shares", "short",
+        "aged", "asked", "at_limits", "candidates", "choose_at_ns", "choose_not_before_ns", "delay_ns", "due_ns",
+        "lapsed", "left", "line", "not_before_ns", "percent", "review_after_ns", "reviewed", "saved", "shares", "short",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -41,6 +41,9 @@ class ReservingRecord:
         something has changed."""
         self.choose_not_before_ns = 0
         """The earliest time for that choice. The pause between two choices grows with their cost."""
+        self.asked: tuple[int, int, bool] = (0, 0, False)
+        """The number of those whom choices have asked if the next one has to go on, the time at which the oldest of
+        them that are too young may save, and whether something has changed meanwhile."""
         self.saved: dict[Reservation, None] = {}
         """The claims that come last: saved by age, or for asks that must run on a node and for which nobody leaves."""
         self.aged = 0

@@ -272,7 +272,7 @@ class Sandbox:
 
     def _choose_savers(self) -> None:
         """Lets those save below limits for whom too little came free there (preemption.md B.7)."""
-        for _, ask, _ in limit_savings.find_waiters(self.state, self.now_ns):
+        for ask, _ in limit_savings.find_part(self.state, limit_savings.find_waiters(self.state), self.now_ns)[0]:
             self._keep_ask(ask)
         limit_savings.choose_savers(self.state, self.now_ns)
 

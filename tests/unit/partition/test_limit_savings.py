@@ -160,6 +160,25 @@ def test_nodes_are_looked_at_once_for_all_who_ask_for_the_same(monkeypatch: pyte
     assert state.reserving.short
 
 
+def test_more_waiters_than_one_choice_looks_at_are_asked_one_after_the_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of those who may save, the one that has waited longest does in the end, wherever it stands among the others."""
+    monkeypatch.setattr(limit_savings, "WAITERS_PER_CHOICE", 10)
+    stream = Stream(Engine(), LIMITS["the max of the leaf"])
+    stream.ask("first", 1000)
+    assert not stream.run_until(1)
+    for number in range(35):
+        name = f"w{number}"
+        stream.engine.apply(UpdateApplications("rm", (ApplicationSpec(name, "root.a", PARTITION, user="ann"),)), 0)
+        stream.ask(name, 2000, name, 1 if number == 25 else 0)
+    choices = count_calls(monkeypatch, "choose_savers")
+    assert not stream.run_until(5)
+    state = stream.engine.partition(PARTITION)
+    assert state is not None
+    assert [claim.ask.key for claim in state.reserving.at_limits] == ["w25"]
+    assert state.reserving.asked == (0, 0, False)
+    assert len(choices) >= 4
+
+
 def fill_nodes(stream: Stream) -> None:
     """Leaves room for one below the limit and on one node; a large ask of another queue saves room on another node."""
     stream.engine.apply(UpdateApplications("rm", (ApplicationSpec("b", "root.b", PARTITION, user="bob"),)), 0)
