@@ -145,6 +145,14 @@ func (r *Remote) UpdateNode(request *si.NodeRequest) error {
 	return err
 }
 
+// NodeChanged tells the core that a node has changed in a way that only the shim can judge, so that it asks again about pods
+// that the shim refused there. It never waits.
+func (r *Remote) NodeChanged(name string) {
+	if shim, err := r.registered(); err == nil {
+		shim.UpdateNodes(&si.NodeInfo{NodeID: name, Action: si.NodeInfo_UPDATE})
+	}
+}
+
 // UpdateApplication adds and removes applications. It never waits.
 func (r *Remote) UpdateApplication(request *si.ApplicationRequest) error {
 	shim, err := r.registered()

@@ -55,7 +55,7 @@ class Judge:
 
 def test_long_histories(monkeypatch: pytest.MonkeyPatch) -> None:
     judge = Judge(monkeypatch)
-    for seed in range(24):
+    for seed in range(30):
         shim = Shim(seed, gangs=seed % 2 == 1)
         for operation in random_history(seed, 250):
             shim.perform(operation)

@@ -204,9 +204,8 @@ def _update(state: PartitionState, node: Node, spec: NodeSpec, now_ns: int) -> N
     moved = _move_node(state, node, spec)
     equipped = _equip_node(state, node, spec, devices, now_ns)
     if spec.capacity is None and spec.occupied is None:
-        if moved or equipped:
-            return
-        state.ignore_entry(Ignored.NO_CHANGE, spec.node_id)
+        if not moved and not equipped:
+            pausing.node_changed(state, node)  # By labels or taints, for instance, which only the shim knows.
         return
     if any(amounts is not None and amounts.has_negative() for amounts in (spec.capacity, spec.occupied)):
         state.ignore_entry(Ignored.INVALID_RESOURCE, spec.node_id)

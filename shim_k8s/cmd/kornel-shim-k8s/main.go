@@ -124,9 +124,10 @@ func (s *scheduling) run(ctx context.Context) error {
 		return nil
 	}
 	s.logger.Info("scheduling", "scheduler", conf.GetSchedulerConf().SchedulerName)
+	clients := client.NewKubeClient(conf.GetSchedulerConf().KubeConfig).GetClientSet()
 	repairer := &tasks.Repairer{
 		Context:     k8shim.GetContext,
-		Clients:     client.NewKubeClient(conf.GetSchedulerConf().KubeConfig).GetClientSet(),
+		Clients:     clients,
 		Unconfirmed: remote.Unconfirmed,
 		Repeat:      remote.Repeat,
 		Repaired:    remote.NoteRepair,
@@ -135,6 +136,11 @@ func (s *scheduling) run(ctx context.Context) error {
 	repairing, stopRepairing := context.WithCancel(ctx)
 	defer stopRepairing()
 	go repairer.Run(repairing)
+	go func() {
+		if err := tasks.WatchNodes(repairing, clients, remote.NodeChanged); err != nil {
+			s.logger.Error("changes of nodes are not seen", "error", err)
+		}
+	}()
 	select {
 	case <-ctx.Done():
 		k8shim.Stop()
