@@ -248,7 +248,7 @@ def _forecast_lines(found: pb.WhatIfResponse, now_ns: int) -> Iterator[str]:
         begin, victims = format_moment(p.not_before_ns, now_ns), _join_keys(p.victims)
         leave = "leaves" if len(p.victims) == 1 else "leave"
         yield from wrap_text(f"{p.key} preempts ({p.kind}) from {begin} on: {victims} {leave} {p.node_id}")
-    yield from _waiting_lines(found, "would wait", already=False)
+    yield from _waiting_lines(found, already=False)
     yield from _sum_lines(found)
     if leaving := _all_victims(found):
         yield ""
@@ -259,15 +259,17 @@ def _forecast_lines(found: pb.WhatIfResponse, now_ns: int) -> Iterator[str]:
         yield from format_table([("ask", "queue", "node"), *((p.key, p.queue, p.node_id) for p in found.placed)])
     if len(found.waiting) <= MOST_SUMS and any(w.already for w in found.waiting):
         yield ""
-        yield from _waiting_lines(found, "goes on waiting", already=True)
+        yield from _waiting_lines(found, already=True)
     for note in found.notes:
         yield from wrap_text(f"note: {note}")
 
 
-def _waiting_lines(found: pb.WhatIfResponse, verb: str, *, already: bool) -> Iterator[str]:
+def _waiting_lines(found: pb.WhatIfResponse, *, already: bool) -> Iterator[str]:
     for w in found.waiting:
         if w.already is already:
-            equal = f" and {w.ask_count - 1:,} more like it" if w.ask_count > 1 else ""
+            equal, verb = "", "goes on waiting" if already else "would wait"
+            if w.ask_count > 1:
+                equal, verb = f" and {w.ask_count - 1:,} more like it", "go on waiting" if already else "would wait"
             yield from wrap_text(f"{w.key}{equal} {verb}: {w.reason}; {w.preemption}")
 
 

@@ -50,4 +50,4 @@ def test_what_waits_anyway_is_told_last() -> None:
     waits = pb.ForecastWait(key="new", application_id="b", queue="root.b", ask_count=1, reason="room")
     lines = render_forecast(pb.WhatIfResponse(waiting=[anyway, waits], complete=True), 0).splitlines()
     assert any(line.startswith("new would wait: room") for line in lines)
-    assert lines[-1].startswith("old and 1 more like it goes on waiting: room")
+    assert lines[-1].startswith("old and 1 more like it go on waiting: room")
