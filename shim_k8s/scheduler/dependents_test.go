@@ -31,6 +31,13 @@ func guardAgainst(role string) *v1.Pod {
 	return pod
 }
 
+// knowing returns dependents that find pods by the keys of a map.
+func knowing(pods map[string]*v1.Pod) *dependents {
+	known := newDependents()
+	known.find = func(key string) *v1.Pod { return pods[key] }
+	return known
+}
+
 func TestRulesOfOthersAreAboutPods(t *testing.T) {
 	required := func(term v1.PodAffinityTerm) v1.PodSpec {
 		return v1.PodSpec{Affinity: &v1.Affinity{PodAntiAffinity: &v1.PodAntiAffinity{RequiredDuringSchedulingIgnoredDuringExecution: []v1.PodAffinityTerm{{LabelSelector: about("db")}, term}}}}
@@ -73,8 +80,7 @@ func TestPodDependsWhileAnotherHasARuleAboutIt(t *testing.T) {
 		"web-1": labelled("web"), "web-2": labelled("web"), "web-3": labelled("web"), "db": labelled("db"),
 		"guard-1": guardAgainst("web"), "guard-2": guardAgainst("web"),
 	}
-	known := newDependents()
-	known.find = func(key string) *v1.Pod { return pods[key] }
+	known := knowing(pods)
 	expect := func(key string, depends bool) {
 		t.Helper()
 		if known.add(key) != depends || known.depends(key) != depends {
@@ -140,9 +146,8 @@ func TestDependentPodIsJudgedAfterWhatWasPromised(t *testing.T) {
 
 func TestPromiseThatTheCoreDoesNotTakeIsWaitedForOnce(t *testing.T) {
 	pods := map[string]*v1.Pod{"web": labelled("web"), "guard": guardAgainst("web")}
-	known := newDependents()
+	known := knowing(pods)
 	known.patience = time.Millisecond
-	known.find = func(key string) *v1.Pod { return pods[key] }
 	known.add("web")
 	known.promise("web")
 	known.add("guard")
@@ -159,9 +164,8 @@ func TestPromiseThatTheCoreDoesNotTakeIsWaitedForOnce(t *testing.T) {
 // Whoever was promised a place while another question waited is waited for by the next one.
 func TestWhatIsPromisedMeanwhileIsNotForgotten(t *testing.T) {
 	pods := map[string]*v1.Pod{"web": labelled("web"), "db": labelled("db"), "guard": guardAgainst("web"), "keeper": guardAgainst("db")}
-	known := newDependents()
+	known := knowing(pods)
 	known.patience = time.Millisecond
-	known.find = func(key string) *v1.Pod { return pods[key] }
 	known.add("web")
 	known.promise("web")
 	known.promise("db")

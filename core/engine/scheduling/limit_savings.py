@@ -73,10 +73,11 @@ def is_due(state: PartitionState, now_ns: int) -> bool:
 def choose_savers(state: PartitionState, now_ns: int) -> int:
     """Lets those save for whom too little came free lately, in the line in which room is saved. Returns the cost in
     decisions."""
-    round_, waiters = state.reserving, find_waiters(state)
+    round_ = state.reserving
     if round_.delay_ns is None:
         round_.short, round_.asked = {}, (0, 0, False)  # The core continues without reservations.
         return 1
+    waiters = find_waiters(state)
     # Those who may not save yet are asked again when something has changed.
     round_.short = {limit: round_.short[limit] for limit, _ in waiters}
     found: dict[Allocation, Pairs] = {}
