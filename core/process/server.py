@@ -28,7 +28,7 @@ from kornel.core.metrics.measures import Measures
 from kornel.core.metrics.sources import Sources as MetricsSources
 from kornel.core.process.grpc_transport import OPTIONS, listen_at, reachable_address
 from kornel.core.process.history import History
-from kornel.core.process.http import HttpFront, count_running
+from kornel.core.process.http import count_running, make_http
 from kornel.core.process.journal_part import JournalPart
 from kornel.core.process.readiness import CONFIGURATION_FILE, HISTORY, JOURNAL, MANAGERS, Readiness
 from kornel.core.process.server_settings import AddressTooOpen, AddressUnavailable, ServerSettings
@@ -36,11 +36,12 @@ from kornel.core.process.services import ServiceParts, add_services, health_hand
 from kornel.core.process.socket_lock import SocketLock, SocketTaken
 from kornel.core.process.usage_sampler import UsageSampler
 from kornel.core.rest.access import OPEN_DOOR, Proofs
+from kornel.core.rest.application import Services
 from kornel.core.rest.browser_rules import BrowserRules, checked_origins, local_hosts
 from kornel.core.rest.guard_door import GuardDoor
 from kornel.core.rest.history import UsageHistory
 from kornel.core.rest.page_links import checked_links
-from kornel.core.rest.server import RestAddressUnavailable
+from kornel.core.rest.server import HttpServer, RestAddressUnavailable
 from kornel.core.security.errors import SecurityError
 from kornel.core.security.security import Security
 from kornel.core.service.callbacks.callback_board import CallbackBoard
@@ -68,6 +69,7 @@ from kornel.core.service.streams.presence import Presence, PresenceKeeper
 from kornel.core.service.streams.streams import Switchboard
 from kornel.core.service.wire.status_codes import ShuttingDown
 from kornel.core.telling.reader import PartitionReader
+from kornel.core.web.page import Page
 from kornel.shared.addresses import stays_on_this_machine
 from kornel.si.v1 import si_pb2
 
@@ -222,29 +224,28 @@ class KornelServer:
             aliases=self._settings.metric_aliases,
         )
 
-    def _make_http(self) -> HttpFront:
+    def _make_http(self) -> HttpServer:
         settings, security = self._settings, self._security
-        return HttpFront(
-            settings.rest_address,
+        guard = security.guard if security else None
+        services = Services(
             managers=self.managers,
             events=self.events,
             history=self.usage,
             health=self.health,
             refusals=self.refusals,
+            metrics=self.metrics.render_pieces,
             ready=lambda: self.readiness.ready,
-            standing=self.standing,
             log_level=lambda: self._levels.name,
+            calls=lambda: self._calls,
+            local=stays_on_this_machine(settings.rest_address),
             clock=self._clock,
             logger=self._logger,
             version=settings.version,
-            metrics=self.metrics.render_pieces,
+            door=GuardDoor(guard, self.managers.reader.may_administer_first) if guard else OPEN_DOOR,
             proofs=Proofs(
-                guarded=bool(security and security.guard),
+                guarded=bool(guard),
                 certificate=bool(security and security.tls and security.tls.demands_certificate),
             ),
-            door=GuardDoor(security.guard, self.managers.reader.may_administer_first)
-            if security and security.guard
-            else OPEN_DOOR,
             rules=BrowserRules(
                 # Callers that prove their identity use a host name in a certificate, or a token that no page of
                 # another origin has, so the host need not be checked.
@@ -252,14 +253,13 @@ class KornelServer:
                 if stays_on_this_machine(settings.rest_address) and not (security and security.asks_who_calls)
                 else None,
                 origins=checked_origins(settings.rest_origins),
-                tokens=bool(security and security.guard),
+                tokens=bool(guard),
             ),
-            connections=settings.rest_connections,
+            page=Page(),
             links=checked_links(settings.docs_url, settings.grafana_url),
-            tls=security.tls.make_context if security and security.tls else None,
-            calls=lambda: self._calls,
-            local=stays_on_this_machine(settings.rest_address),
         )
+        tls = security.tls.make_context if security and security.tls else None
+        return make_http(settings.rest_address, services, self.standing, tls=tls, connections=settings.rest_connections)
 
     async def start(self) -> str:
         """Starts to listen and serve. Returns the address, and writes it to the ready file.
