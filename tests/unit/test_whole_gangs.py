@@ -5,10 +5,12 @@ from __future__ import annotations
 
 import pytest
 
+from kornel.core.engine.gangs import gang_turns
 from kornel.core.laws import whole_gangs
 from kornel.core.laws.overkill import Need
 from kornel.core.model.allocations import Allocation
-from tests.scenarios.stage import Stage
+from kornel.core.state.waiting import gathering
+from tests.scenarios.stage import Stage, Unsound
 
 
 def _stage_with(style: str = "Hard", minimum: str = "", tags: str = "", mode: str = "units", room: int = 8000) -> Stage:
@@ -93,6 +95,19 @@ def test_nobody_leaves_for_one_task_alone_of_those_that_come_again(
     state = stage.engine.partition("[rm-1]default")
     assert state is not None
     assert len(list(whole_gangs.check_takers([state.requests["u1"]]))) == found
+
+
+def test_a_plan_for_a_part_of_those_that_come_again_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a gang without placeholders four ran at once. A search that plans for three of them breaks the law."""
+    monkeypatch.setattr(gang_turns, "minimum_members", lambda unit: gathering.minimum_members(unit)[:-1])
+    stage = Stage()
+    stage.play(["queue root.a guaranteed={vcore=4000} preemption.delay=1s", "queue root.v", "node n1 vcore=4000"])
+    stage.play(["app a queue=root.a gang={vcore=4000} style=Hard", "app v queue=root.v"])
+    stage.play([*_each("run w{n} app=a group=g node=n1 vcore=1000 memory=0"), "ask x app=a vcore=9000"])
+    stage.play([*_each("release w{n} app=a"), *_each("run v{n} app=v node=n1 vcore=1000 memory=0")])
+    stage.play(_each("ask u{n} app=a group=g vcore=1000 memory=0 other=yes"))
+    with pytest.raises(Unsound, match="laws of preemption"):
+        stage.play(["cycles until=20s every=1s"])
 
 
 @pytest.mark.parametrize(
