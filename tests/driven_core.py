@@ -64,8 +64,11 @@ class DrivenCore:
     def submit(self, application: str, keys: Iterable[str], size: Amounts, **details: Any) -> list[Effect]:
         """Asks for an allocation under each of *keys*, or with ``node_id`` reports that they run."""
         amounts = Resources(size)
-        specs = (AllocationSpec(key, application, self.partition, amounts, **details) for key in keys)
-        return self.apply(UpdateAllocations(self.rm_id, tuple(specs)))
+        return self.send(*(AllocationSpec(key, application, self.partition, amounts, **details) for key in keys))
+
+    def send(self, *specs: AllocationSpec) -> list[Effect]:
+        """Sends asks, and what runs, in one message."""
+        return self.apply(UpdateAllocations(self.rm_id, specs))
 
     def release(self, application: str, *keys: str, kind: int = TerminationType.STOPPED_BY_RM) -> list[Effect]:
         """Ends allocations, or withdraws asks."""

@@ -31,7 +31,7 @@ def test_required_node(case: Case) -> None:
     stage = Stage(case)
     (step,) = case.steps
     if case.name in TOO_LARGE:
-        stage.send(step.ask)
+        stage.tell(step.ask)
         assert not decided(stage, NOW_NS, 10)
         assert stage.state.preemption_attempts == 0
         return

@@ -62,13 +62,13 @@ class Stage(DrivenCore):
         for name, capacity in case.nodes:
             self.node(name, capacity)
         for task in case.running:
-            self.send(task)
+            self.tell(task)
             if task.leaving:
                 moves.mark_victims(self.state, {self.state.requests[task.key]: None})
         for reservation in case.reservations:
             self._hold(reservation.node, reservation.holder, NOW_NS - reservation.minutes * 60 * SECOND_NS)
 
-    def send(self, task: TaskCase, *, may_preempt: bool = True) -> None:
+    def tell(self, task: TaskCase, *, may_preempt: bool = True) -> None:
         """Report an allocation, or ask."""
         application = f"app-{task.queue}"
         if application not in self.state.applications:
@@ -89,7 +89,7 @@ class Stage(DrivenCore):
 
     def _hold(self, node: str, holder: TaskCase, since_ns: int) -> None:
         """Hold room as an earlier cycle would have: by age, unless the ask preempted or must run there."""
-        self.send(holder, may_preempt=False)
+        self.tell(holder, may_preempt=False)
         ask = self.state.requests[holder.key]
         by_age = not (holder.triggered or holder.required_node)
         reservations.reserve_node(self.state, ask, self.state.nodes[node], since_ns, by_age=by_age)
@@ -98,7 +98,7 @@ class Stage(DrivenCore):
 
     def decide(self, ask: TaskCase) -> Expected:
         """What becomes of *ask* in one go, put as the case puts it."""
-        self.send(ask)
+        self.tell(ask)
         effects = self.cycle(10)
         decisions = [e for e in effects if isinstance(e, PreemptionDecided) and e.key == ask.key]
         assert len(decisions) == 1, effects
