@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from typing import Final
 from urllib.parse import parse_qsl
 
+from starlette.requests import Request
+
 from kornel.core.rest.errors import RestError
 
 _DIGITS: Final = re.compile(r"[0-9]+", re.ASCII)
@@ -21,10 +23,10 @@ _QUEUE_NAME: Final = re.compile(r"[a-zA-Z0-9_:#/@-]{1,64}", re.ASCII)
 _QUEUE_RULE: Final = "a queue name has 1 to 64 characters of letters, digits and _ : # / @ -"
 
 
-def read_query(text: bytes) -> dict[str, str]:
-    """Returns the query of a request; if a name is given twice, the first value counts."""
+def query_of(request: Request) -> dict[str, str]:
+    """Returns the query of *request*; if a name is given twice, the first value counts."""
     found: dict[str, str] = {}
-    for name, value in parse_qsl(text.decode("latin-1"), keep_blank_values=True):
+    for name, value in parse_qsl(request.scope["query_string"].decode("latin-1"), keep_blank_values=True):
         found.setdefault(name, value)
     return found
 

@@ -7,7 +7,7 @@ allowed only for pages of this core, and if callers are not identified, only fro
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Final, NoReturn
@@ -23,11 +23,12 @@ from kornel.core.rest.access import ADMITTED, Access
 from kornel.core.rest.answers import json_answer
 from kornel.core.rest.errors import RestError, refusal_of
 from kornel.core.rest.handlers.configuration import limited_body
-from kornel.core.rest.long_answers import LongAnswers
 from kornel.core.rest.message_documents import check_structure, long_document, message_document, read_message
 from kornel.core.rest.page_documents import CALLER_REPORT, CallerReport
-from kornel.core.rest.queries import read_query
+from kornel.core.rest.queries import query_of
+from kornel.core.rest.rows import JSON_TYPE, OBJECT, PREFIX, YAML_TYPE, HandlerT, Row
 from kornel.core.security.methods import METHODS
+from kornel.core.service.calls.long_answers import LongAnswers
 from kornel.core.service.calls.rpc import Handler
 from kornel.core.service.configuration.configuring import Outcome
 from kornel.core.service.connections.callers import CALLER, PEER, Permission, principal
@@ -41,10 +42,21 @@ MOST_BODY: Final = 4 * 2**20 + 64 * 1024
 PARSED_ALONE: Final = 1_024
 """The size in bytes from which a body is parsed in a separate turn of the event loop."""
 
-_JSON_TYPE: Final = "application/json"
-_CHANGE_TYPES: Final = (_JSON_TYPE, "application/x-yaml")
+_CALLS: Final = f"{PREFIX}/calls/"
 _OTHER_ORIGIN: Final = "a page of another origin may change nothing"
 _FORWARDED: Final = ("forwarded", "x-forwarded-for", "x-forwarded-host", "x-forwarded-proto", "x-real-ip", "via")
+_REFUSED: Final = {
+    400: "The body is not the JSON of this request, or the request contradicts itself.",
+    404: "Something that the request names does not exist.",
+    409: "Not possible in this state: for instance, no resource manager is registered, or no history is kept.",
+    413: "The body is too long.",
+    503: "Too many such requests at once, or the history does not answer.",
+}
+_CHANGE_REFUSED: Final = {
+    **_REFUSED,
+    403: "Changes are not allowed from another origin, nor from another host while the core has no security file.",
+    415: "The body of a change must be application/json or application/x-yaml.",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +80,23 @@ class RemoteCall:
         """The most bytes of a request: as over gRPC, with more for the JSON around a configuration."""
         limit = request_limit(f"/kornel.v1.{self.name}")
         return MOST_BODY if limit == CONFIGURATION_LIMIT else limit
+
+    @property
+    def row(self) -> Row:
+        """The row that serves the call."""
+        return Row(
+            _CALLS + self.name,
+            self.method[0].lower() + self.method[1:],
+            "Calls",
+            OBJECT,
+            errors=_CHANGE_REFUSED if self.changes else _REFUSED,
+            body=JSON_TYPE,
+            wanted=OBJECT,
+            method="POST",
+            access=self.access,
+            ours=True,
+            summary=f"{self.summary} It is the call of kornel.v1 with this name, in JSON.",
+        )
 
 
 CALLS: Final = (
@@ -98,6 +127,8 @@ CALLS: Final = (
 )
 """The calls in the order of the documentation."""
 
+_BY_PATH: Final = {call.row.path: call for call in CALLS}
+
 _FILES: Final = (admin_pb2, configuration_pb2, explain_pb2, history_pb2, status_pb2)
 
 
@@ -119,6 +150,12 @@ class _HttpContext:
     async def abort(self, code: grpc.StatusCode, details: str = "", _trailing: object = ()) -> NoReturn:
         """End the call."""
         raise refusal_of(code, details)
+
+
+def _serve_calls(handler: HandlerT) -> HandlerT:
+    for call in reversed(CALLS):
+        handler = call.row(handler)
+    return handler
 
 
 class CallHandlers:
@@ -150,18 +187,20 @@ class CallHandlers:
             for call in CALLS
         }
 
-    def handler_of(self, call: RemoteCall) -> Callable[[Request], Awaitable[ASGIApp]]:
-        """Returns the handler of requests for *call*."""
+    @_serve_calls
+    async def answer_call(self, request: Request) -> ASGIApp:
+        """Answers a call with the message that the handler of gRPC gives."""
+        call = _BY_PATH[request.scope["path"]]
+        if call.changes:
+            self._check_change(request)
+        raw = await self._read_request(request, call)
+        # The place is taken only now, so that slow requests do not keep others from long answers.
+        async with self._long_answers.count_making() if call.long else nullcontext():
+            return await self._answer(request, call, raw)
 
-        async def answer_request(request: Request) -> ASGIApp:
-            if call.changes:
-                self._check_change(request)
-            return await self._answer_call(request, call)
-
-        return answer_request
-
+    @Row(f"{PREFIX}/caller", "caller", "Calls", CALLER_REPORT, ours=True)
     async def show_caller(self, request: Request) -> ASGIApp:
-        """Tells who the caller is, which permissions it has, and whether it may use them from the page."""
+        """Returns the caller's name as the core records it, and the caller's permissions."""
         admitted = request.scope.get(ADMITTED)
         with _Calling(request):
             name = principal()
@@ -169,8 +208,12 @@ class CallHandlers:
         report = CallerReport(name, granted, admitted is not None, self._find_refusal(request))
         return json_answer(CALLER_REPORT.write(report))
 
+    @Row(
+        f"{PREFIX}/configuration", "configure", "Calls", OBJECT, errors=_CHANGE_REFUSED, body=YAML_TYPE, method="POST",
+        access=Access.CONFIGURE, ours=True,
+    )  # fmt: skip
     async def apply_text(self, request: Request) -> ASGIApp:
-        """Puts the text of the body into force for the registered manager, whose other settings stay the same."""
+        """Puts a queue configuration of at most 4 MiB into force. Other settings stay."""
         self._check_change(request)
         with self._managers.leader.configurator.judge.changes.take_room() as add_bytes:
             body = await limited_body(request, MOST_BODY, add_bytes)
@@ -189,14 +232,8 @@ class CallHandlers:
             # For gRPC an empty text means the core's file or default. Here it is more likely a mistake.
             raise RestError(400, "the text is empty")
         with _Calling(request):
-            rm_id = read_query(request.scope["query_string"]).get("manager", "")
+            rm_id = query_of(request).get("manager", "")
             return await self._managers.choose(rm_id).configurator.update_text(text)
-
-    async def _answer_call(self, request: Request, call: RemoteCall) -> ASGIApp:
-        raw = await self._read_request(request, call)
-        # The place is taken only now, so that slow requests do not keep others from long answers.
-        async with self._long_answers.count_making() if call.long else nullcontext():
-            return await self._answer(request, call, raw)
 
     async def _read_request(self, request: Request, call: RemoteCall) -> bytes:
         """Returns the message that the body describes, encoded."""
@@ -225,7 +262,7 @@ class CallHandlers:
         """Raises 403 or 415 for a change that a page of another origin may have sent, or that comes from another
         machine without permission."""
         types = [value.partition(";")[0].strip().lower() for value in request.headers.getlist("content-type")]
-        if len(types) != 1 or types[0] not in _CHANGE_TYPES:
+        if len(types) != 1 or types[0] not in (JSON_TYPE, YAML_TYPE):
             raise RestError(415, "a request that changes something has to be application/json or application/x-yaml")
         refusal = self._find_refusal(request)
         if refusal:

@@ -10,18 +10,20 @@ import orjson
 from starlette.requests import Request
 from starlette.types import ASGIApp
 
+from kornel.core.rest.access import Access
 from kornel.core.rest.answers import JSON, Answer, json_headers, wants_gzip
 from kornel.core.rest.compression import Body
 from kornel.core.rest.handlers.cluster import ClusterHandlers
 from kornel.core.rest.handlers.configuration import ConfigurationHandlers
 from kornel.core.rest.handlers.history import HistoryHandlers
 from kornel.core.rest.handlers.queues import queue_tree
-from kornel.core.rest.long_answers import LongAnswers
-from kornel.core.rest.queries import read_query
-from kornel.core.rest.reports import DUMP_KEYS, OPEN_STREAM, PARTITION_NODES, OpenStream, PartitionPart
+from kornel.core.rest.queries import query_of
+from kornel.core.rest.reports import DUMP_KEYS, OPEN_STREAM, PARTITION_NODES, STATE_DUMP, OpenStream, PartitionPart
+from kornel.core.rest.rows import Parameter, Row
 from kornel.core.rest.turns import gather_items
 from kornel.core.service.callbacks.callback_board import CallbackBoard, NoStateDump
 from kornel.core.service.callbacks.state_dumps import BadStateDump, read_state_dump
+from kornel.core.service.calls.long_answers import LongAnswers
 from kornel.core.service.events.event_streams import StreamPlaces
 from kornel.core.service.machine.clock import SECOND_NS, Clock
 from kornel.core.service.machine.loop_time import WaitingLine, in_turns
@@ -36,6 +38,7 @@ MOST_DUMPS: Final = 16
 """The most dumps that wait or are being made; one is made at a time."""
 
 _INDENT: Final = orjson.OPT_INDENT_2
+_PARTS: Final = (Parameter("include", "Extension: only these parts of the state, separated by commas."),)
 
 Part = Callable[[], Awaitable[Any]]
 
@@ -66,9 +69,10 @@ class DumpHandlers:
         self._long_answers = long_answers
         self._line = WaitingLine(MOST_DUMPS, "too many state dumps are being made")
 
+    @Row("/debug/fullstatedump", "fullStateDump", "Debug", STATE_DUMP, _PARTS, {400: ""}, access=Access.ADMIN)
     async def dump(self, request: Request) -> ASGIApp:
-        """Serves route D2."""
-        wanted = read_query(request.scope["query_string"]).get("include", "")
+        """Returns the full state of the core in one answer."""
+        wanted = query_of(request).get("include", "")
         names = {name for name in wanted.split(",") if name} or set(DUMP_KEYS)
         async with self._line.take_turn():
             body = await self._make_dump(names | {"timestamp"}, compress=wants_gzip(request.scope))

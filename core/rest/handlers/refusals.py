@@ -9,12 +9,18 @@ from starlette.types import ASGIApp
 
 from kornel.core.rest.answers import json_answer
 from kornel.core.rest.errors import RestError
-from kornel.core.rest.queries import read_positive, read_query
+from kornel.core.rest.queries import query_of, read_positive
 from kornel.core.rest.refusal_documents import REFUSALS, Refusals
+from kornel.core.rest.rows import POSITIVE, PREFIX, Parameter, Row
 from kornel.core.service.events.refusals import RefusalKeeper, RefusalKind
 from kornel.core.telling.core_reader import CoreReader
 
 USUAL_LIMIT: Final = 500
+_PARAMETERS: Final = (
+    Parameter("kind", "Only this kind.", {"type": "string", "enum": list(RefusalKind)}),
+    Parameter("partition", "Only of this partition; configurations belong to each."),
+    Parameter("limit", "The most refusals in the answer; 500 by default.", POSITIVE),
+)
 
 
 class RefusalHandlers:
@@ -24,9 +30,10 @@ class RefusalHandlers:
         self._refusals = refusals
         self._reader = reader
 
+    @Row(f"{PREFIX}/scheduler/refusals", "refusals", "Operations", REFUSALS, _PARAMETERS, ours=True)
     async def show_refusals(self, request: Request) -> ASGIApp:
-        """Tells what was refused, the newest first."""
-        query = read_query(request.scope["query_string"])
+        """Returns recent refusals, with their resource manager, time and reason; the newest first."""
+        query = query_of(request)
         wanted = query.get("kind", "")
         if wanted and wanted not in set(RefusalKind):
             raise RestError(400, f'"{wanted}" is not a kind of refusal; give one of {", ".join(RefusalKind)}')

@@ -12,7 +12,7 @@ from typing import Final
 from structlog.typing import FilteringBoundLogger
 
 from kornel.core.domain.application_states import AppState
-from kornel.core.service.calls.long_lists import LongLists
+from kornel.core.service.calls.long_answers import MOST_PAGES, LongAnswers
 from kornel.core.service.calls.rpc import Handler, unary
 from kornel.core.service.connections.callers import Permission, caller
 from kornel.core.service.events.refusals import Refusal, RefusalKeeper, RefusalKind
@@ -66,7 +66,7 @@ class ReadService:
         self._health = health
         self._refusals = refusals
         self._logger = logger
-        self._lists = LongLists()
+        self._lists = LongAnswers(at_once=1, waiting=MOST_PAGES)
 
     def handlers(self) -> dict[str, Handler]:
         """Returns the calls by method name."""
