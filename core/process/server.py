@@ -256,7 +256,6 @@ class KornelServer:
             events=self.events,
             history=self.usage,
             health=self.health,
-            refusals=self.refusals,
             metrics=self.metrics.render_pieces,
             ready=lambda: self._ready and not self._has_lapsed(),
             log_level=lambda: self._levels.name,

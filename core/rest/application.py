@@ -21,12 +21,10 @@ from kornel.core.rest.handlers.documentation import DocumentationHandlers
 from kornel.core.rest.handlers.dump import DumpHandlers
 from kornel.core.rest.handlers.events import EventHandlers
 from kornel.core.rest.handlers.explanations import ExplanationHandlers
-from kornel.core.rest.handlers.findings import FindingHandlers
 from kornel.core.rest.handlers.history import HistoryHandlers
 from kornel.core.rest.handlers.metrics import Exposition, MetricsHandlers
 from kornel.core.rest.handlers.nodes import NodeHandlers
 from kornel.core.rest.handlers.queues import QueueHandlers
-from kornel.core.rest.handlers.refusals import RefusalHandlers
 from kornel.core.rest.handlers.users import UserHandlers
 from kornel.core.rest.history import UsageHistory
 from kornel.core.rest.page_links import NO_LINKS, PageLinks
@@ -35,15 +33,14 @@ from kornel.core.rest.rows import Row, rows_of
 from kornel.core.service.calls.long_answers import LongAnswers
 from kornel.core.service.calls.rpc import Handler
 from kornel.core.service.events.event_journal import EventJournal
-from kornel.core.service.events.refusals import RefusalKeeper
 from kornel.core.service.machine.clock import Clock
 from kornel.core.service.managers.health import HealthKeeper
 from kornel.core.service.managers.managers import Managers
 
 OWNERS: Final = (
-    ClusterHandlers, HistoryHandlers, QueueHandlers, NodeHandlers, ApplicationHandlers, FindingHandlers,
-    ExplanationHandlers, UserHandlers, EventHandlers, ConfigurationHandlers, CallHandlers, health.HealthHandlers,
-    RefusalHandlers, DocumentationHandlers, MetricsHandlers, DumpHandlers, health, debug,
+    ClusterHandlers, HistoryHandlers, QueueHandlers, NodeHandlers, ApplicationHandlers, ExplanationHandlers,
+    UserHandlers, EventHandlers, ConfigurationHandlers, CallHandlers, health.HealthHandlers, DocumentationHandlers,
+    MetricsHandlers, DumpHandlers, health, debug,
 )  # fmt: skip
 """The classes and modules whose functions serve rows, in the order of the documentation."""
 
@@ -68,7 +65,6 @@ class Services:
     events: EventJournal
     history: UsageHistory
     health: HealthKeeper
-    refusals: RefusalKeeper
     metrics: Exposition
     ready: Callable[[], bool]
     log_level: Callable[[], str]
@@ -109,7 +105,6 @@ class RestApplication:
                 EventHandlers(services.events, self._streams),
                 ExplanationHandlers(managers, services.events),
                 health.HealthHandlers(services.health, services.ready),
-                RefusalHandlers(services.refusals, reader),
                 DumpHandlers(
                     managers,
                     services.events.places,
@@ -122,7 +117,6 @@ class RestApplication:
                 ),
                 MetricsHandlers(services.metrics),
                 DocumentationHandlers(all_rows(), services.version, services.proofs, services.links),
-                FindingHandlers(reader),
                 CallHandlers(services.calls, managers, long_answers, local=services.local),
             )
         }

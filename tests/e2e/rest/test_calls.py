@@ -318,6 +318,7 @@ async def test_the_queue_of_an_application_is_known_before_it_comes(fresh: Clust
         "queue": "root.a",
         "exists": True,
         "above": "root.a",
+        "outcomes": [],
     }
     nowhere = await fresh.get(f"{P}/placement?user=ann&queue=root.nope")
     await fresh.submit("app", queue="root.nope")
