@@ -122,7 +122,7 @@ BOUNDS = {
     "core/model": Bounds(0, 0, 0, 2, 0, 4_098),
     "core/policies": Bounds(0, 0, 0, 3, 0, 2_400),
     "core/preemption": Bounds(0, 0, 0, 3.1, 0, 17_055),
-    "core/process": Bounds(0, 0, 0, 5, 0, 1_680),
+    "core/process": Bounds(0, 0, 0, 5, 0, 1_720),
     "core/rest": Bounds(0, 0, 0, 12, 0, 4_751),
     "core/security": Bounds(0, 0, 0, 9, 0, 2_160),
     "core/service": Bounds(0, 0, 0, 10, 0, 11_773),
