@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final, TypeVar
 
 from google.protobuf import json_format
-from google.protobuf.descriptor import Descriptor, EnumDescriptor, FieldDescriptor
+from google.protobuf.descriptor import Descriptor, FieldDescriptor
 from google.protobuf.message import Message
 
 from kornel.core.rest.errors import RestError
@@ -109,8 +109,8 @@ def _value_schema(field: FieldDescriptor) -> Schema:
     return {"type": "string" if field.enum_type is not None else _TYPES.get(field.cpp_type, "integer")}
 
 
-def _is_map(field: FieldDescriptor) -> bool:
-    return field.message_type is not None and field.message_type.GetOptions().map_entry
+def _is_map(field: Any) -> bool:
+    return field.message_type is not None and bool(field.message_type.GetOptions().map_entry)
 
 
 def message_document(message: Message) -> dict[str, Any]:
@@ -153,7 +153,7 @@ def _value_writer(field: FieldDescriptor) -> Callable[[Any], Any]:
     return lambda value: value
 
 
-def _enum_words(enum: EnumDescriptor) -> dict[int, str]:
+def _enum_words(enum: Any) -> dict[int, str]:
     """Returns the word of each number: its name without the common prefix. The number 0 has no word."""
     names = {value.number: value.name for value in enum.values}
     zero = names.get(0, "")

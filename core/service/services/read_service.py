@@ -261,7 +261,7 @@ class ReadService:
             for node_id, drain in sorted(views.operator_drains().items())
         ]
         present = [found for place in self._managers.registered if (found := place.runner.presence) is not None]
-        held = [found for place in self._managers.registered if (found := place.configurator.rollback_held) is not None]
+        held = [each for place in self._managers.registered if (each := place.configurator.rollback_held) is not None]
         return pb.GetHoldsResponse(
             drained_nodes=drained,
             manager=next((_encode_presence(each) for each in sorted(present, key=lambda each: not each.gone)), None),
