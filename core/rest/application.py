@@ -9,7 +9,7 @@ from typing import Final
 from starlette.types import ASGIApp
 from structlog.typing import FilteringBoundLogger
 
-from kornel.core.rest.access import NO_PROOFS, OPEN_DOOR, Door, Proofs
+from kornel.core.rest.access import NO_PROOFS, Door, Proofs
 from kornel.core.rest.browser_rules import ANYTHING, BrowserRules
 from kornel.core.rest.event_streams import EventStreams
 from kornel.core.rest.handlers import debug, health
@@ -36,6 +36,7 @@ from kornel.core.service.events.event_journal import EventJournal
 from kornel.core.service.machine.clock import Clock
 from kornel.core.service.managers.health import HealthKeeper
 from kornel.core.service.managers.managers import Managers
+from kornel.core.service.managers.standing import Standing
 
 OWNERS: Final = (
     ClusterHandlers, HistoryHandlers, QueueHandlers, NodeHandlers, ApplicationHandlers, ExplanationHandlers,
@@ -58,7 +59,7 @@ class Services:
     ``calls``: the handlers of gRPC by service and method. ``local``: HTTP is served to this machine alone. ``page``
     answers requests without a row, such as ``/``; absent: 404. ``door`` decides which callers may do what, and
     ``proofs`` says for the documentation what callers have to prove. ``rules``: what pages in browsers may do.
-    ``links``: what the page links to.
+    ``links``: what the page links to. ``standing``: that of a core which shares its journal.
     """
 
     managers: Managers
@@ -73,7 +74,8 @@ class Services:
     clock: Clock
     logger: FilteringBoundLogger
     version: str
-    door: Door = OPEN_DOOR
+    standing: Standing | None = None
+    door: Door | None = None
     proofs: Proofs = NO_PROOFS
     rules: BrowserRules = ANYTHING
     page: ASGIApp | None = None
@@ -127,6 +129,7 @@ class RestApplication:
             rules=services.rules,
             otherwise=services.page,
             long_answers=long_answers,
+            standing=services.standing,
         )
 
     def close(self) -> None:

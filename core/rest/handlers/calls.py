@@ -155,76 +155,50 @@ CALLS: Final = (
     RemoteCall("HistoryService", "ListConfigurations", "Configurations of the stored history.", long=True),
     RemoteCall("HistoryService", "GetHistoryStatus", "The state of the stored history."),
     RemoteCall("StatusService", "ExplainUser", "What a user may use and does use, queue by queue."),
-    RemoteCall(
-        "ReadService",
-        "FindNames",
-        long=True,
-        at=Row(
-            f"{IN_PARTITION}/search",
-            "search",
-            "Explanations",
-            parameters=(
-                Parameter("text", "The text that names contain; case does not matter.", NAME, required=True),
-                Parameter("limit", "The most names of each kind; 20 by default, never more than 1000.", POSITIVE),
-            ),
-            summary="Applications (ended ones too), queues, nodes, users, asks, allocations by part of a name.",
-        ),
-    ),
-    RemoteCall(
-        "ReadService",
-        "FindQueue",
-        at=Row(
-            f"{IN_PARTITION}/placement",
-            "placement",
-            "Explanations",
-            parameters=(
-                Parameter("user", "Owner of the application.", NAME, required=True),
-                Parameter("groups", "Groups of the owner, separated by commas; by default one with the user's name."),
-                Parameter("queue", "The queue that the application names."),
-            ),
-            summary="The queue that an application would get, were it submitted now; tag.NAME gives a tag.",
-        ),
-    ),
-    RemoteCall(
-        "ReadService",
-        "ListPreemptionKinds",
-        at=Row(
-            f"{PREFIX}/preemption-kinds",
-            "preemptionKinds",
-            "Explanations",
-            summary="The kinds of preemption in the order in which they run, then the governor.",
-        ),
-    ),
-    RemoteCall(
-        "ReadService",
-        "GetHolds",
-        at=Row(
-            f"{PREFIX}/scheduler/holds",
-            "holds",
-            "Operations",
-            summary="A rollback in force, nodes drained by operators, and whether the resource manager is connected.",
-        ),
-    ),
-    RemoteCall(
-        "ReadService",
-        "ListRefusals",
-        long=True,
-        at=Row(
-            f"{PREFIX}/scheduler/refusals",
-            "refusals",
-            "Operations",
-            parameters=(
-                Parameter("kind", "Only this kind.", {"type": "string", "enum": list(RefusalKind)}),
-                Parameter("partition", "Only of this partition; configurations belong to each."),
-                Parameter("limit", "The most refusals in the answer.", POSITIVE),
-            ),
-            summary="Recent refusals, with their resource manager, time and reason; the newest first.",
-        ),
-    ),
 )
 """The calls in the order of the documentation."""
 
-_BY_PATH: Final = {call.row.path: call for call in CALLS}
+
+def _document(method: str, row: Row, *, long: bool = False) -> RemoteCall:
+    return RemoteCall("ReadService", method, long=long, at=row)
+
+
+OURS: Final = (
+    _document("FindNames", Row(
+        f"{IN_PARTITION}/search", "search", "Explanations", parameters=(
+            Parameter("text", "The text that names contain; case does not matter.", NAME, required=True),
+            Parameter("limit", "The most names of each kind; 20 by default, never more than 1000.", POSITIVE),
+        ),
+        summary="Applications (ended ones too), queues, nodes, users, asks, allocations by part of a name.",
+    ), long=True),
+    _document("FindQueue", Row(
+        f"{IN_PARTITION}/placement", "placement", "Explanations", parameters=(
+            Parameter("user", "Owner of the application.", NAME, required=True),
+            Parameter("groups", "Groups of the owner, separated by commas; by default one with the user's name."),
+            Parameter("queue", "The queue that the application names."),
+        ),
+        summary="The queue that an application would get, were it submitted now; tag.NAME gives a tag.",
+    )),
+    _document("ListPreemptionKinds", Row(
+        f"{PREFIX}/preemption-kinds", "preemptionKinds", "Explanations",
+        summary="The kinds of preemption in the order in which they run, then the governor.",
+    )),
+    _document("GetHolds", Row(
+        f"{PREFIX}/scheduler/holds", "holds", "Operations",
+        summary="A rollback in force, nodes drained by operators, and whether the resource manager is connected.",
+    )),
+    _document("ListRefusals", Row(
+        f"{PREFIX}/scheduler/refusals", "refusals", "Operations", parameters=(
+            Parameter("kind", "Only this kind.", {"type": "string", "enum": list(RefusalKind)}),
+            Parameter("partition", "Only of this partition; configurations belong to each."),
+            Parameter("limit", "The most refusals in the answer.", POSITIVE),
+        ),
+        summary="Recent refusals, with their resource manager, time and reason; the newest first.",
+    ), long=True),
+)  # fmt: skip
+"""The documents of Kornel's own, each with the call whose answer it is."""
+
+_BY_PATH: Final = {call.row.path: call for call in (*CALLS, *OURS)}
 
 
 class _HttpContext:
@@ -248,7 +222,7 @@ class _HttpContext:
 
 
 def _serve_calls(handler: HandlerT) -> HandlerT:
-    for call in reversed(CALLS):
+    for call in reversed(_BY_PATH.values()):
         handler = call.row(handler)
     return handler
 
@@ -272,7 +246,7 @@ class CallHandlers:
         self._one_is_parsed = asyncio.Lock()
         self._types = {
             call.name: tuple(map(GetMessageClass, (call.described.input_type, call.described.output_type)))
-            for call in CALLS
+            for call in _BY_PATH.values()
         }
 
     @_serve_calls
