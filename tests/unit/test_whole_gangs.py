@@ -38,9 +38,7 @@ def _running(
     style: str = "Hard", minimum: str = "", tags: str = "", mode: str = "units", room: int = 8000
 ) -> dict[str, Allocation]:
     """The members of the gang of :func:`_stage_with`, by key."""
-    stage = _stage_with(style, minimum, tags, mode, room)
-    state = stage.engine.partition("[rm-1]default")
-    assert state is not None
+    state = _stage_with(style, minimum, tags, mode, room).state
     return {key: state.requests[key] for key in ("a1", "a2", "a3", "a4")}
 
 
@@ -92,9 +90,7 @@ def test_nobody_leaves_for_one_task_alone_of_those_that_come_again(
     stage.play(["cycle", *_each("ask w{n} app=a group=g vcore=1000 memory=0"), "cycle"])
     stage.play([*_each("release a{n} app=a type=PLACEHOLDER_REPLACED"), "cycle", "drain n1"])
     stage.play([*_each("release w{n} app=a", ended), *_each("ask u{n} app=a group=g vcore=1000 memory=0", ended)])
-    state = stage.engine.partition("[rm-1]default")
-    assert state is not None
-    assert len(list(whole_gangs.check_takers([state.requests["u1"]]))) == found
+    assert len(list(whole_gangs.check_takers([stage.state.requests["u1"]]))) == found
 
 
 def test_a_plan_for_a_part_of_those_that_come_again_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
