@@ -127,13 +127,8 @@ BOUNDS = {
     "core/security": Bounds(0, 0, 0, 9, 0, 2_160),
     "core/service": Bounds(0, 0, 0, 10, 0, 11_773),
     "core/snapshot": Bounds(0, 0, 0, 5, 0, 1_421),
-<<<<<<< HEAD
     "core/state": Bounds(0, 0, 0, 3.5, 0, 7_710),
-    "core/telling": Bounds(0, 0, 0, 6, 0, 10_080),
-=======
-    "core/state": Bounds(0, 0, 0, 3.5, 0, 7_687),
     "core/telling": Bounds(0, 0, 0, 6, 0, 10_000),
->>>>>>> main
     "core/tracing": Bounds(0, 0, 0, 13, 0, 300),
     "core/web": Bounds(0, 0, 0, 0, 0, 150),
     "cli": Bounds(0, 0, 0, 4, 0, 6_300),
