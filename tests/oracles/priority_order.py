@@ -21,6 +21,7 @@ class Ask:
     priority: int
     number: int
     """In order of arrival."""
+    originator: bool = False
     node: str = ""
     aside: bool = False
     """Tried in vain since something was freed."""
@@ -36,12 +37,21 @@ class Owner:
     user: str
     number: int
     asks: list[Ask] = field(default_factory=list)
+    first_s: int | None = None
+    """The time of its first allocation: it runs."""
     started: bool = False
+    """'Once something besides the originator runs, when it has no ask left, or five minutes after its first
+    allocation.' A driver without an ask has a minute to ask."""
     held: bool = False
     """Its turn came, and it is not the new application that may start."""
 
     def pending(self) -> list[Ask]:
         return [ask for ask in self.asks if not ask.node]
+
+    def pass_time(self, now_s: int) -> None:
+        if self.first_s is not None:
+            waited_s = now_s - self.first_s
+            self.started = self.started or waited_s >= 300 or (waited_s >= 60 and not self.pending())
 
     def used(self) -> int:
         return sum(ask.size for ask in self.asks if ask.node)
@@ -116,6 +126,7 @@ class PriorityOracle:
     def __init__(self, root: Place, nodes: dict[str, int]) -> None:
         self.root = root
         self.nodes = nodes
+        self.now_s = 1
 
     def place_all(self) -> list[str]:
         """Keys in the order in which they are placed, until nothing more fits."""
@@ -136,6 +147,16 @@ class PriorityOracle:
             for ask in owner.asks:
                 ask.aside = ask.aside and not ask.hopeless and ask.size > room
                 ask.hopeless = False
+
+    def withdrawn(self, owner: Owner) -> None:
+        """It asks for nothing any more."""
+        owner.asks = [ask for ask in owner.asks if ask.node]
+        owner.started = owner.started or owner.first_s is not None
+
+    def pass_time(self, seconds: int) -> None:
+        self.now_s += seconds
+        for owner in self.root.everybody():
+            owner.pass_time(self.now_s)
 
     def _held(self) -> dict[str, int]:
         held = dict.fromkeys(self.nodes, 0)
@@ -162,7 +183,7 @@ class PriorityOracle:
             if not owners:
                 return self._next() if any(self._eligible(o) for o in self.root.everybody()) else None
             owner = min(owners, key=lambda owner: self._owner_rank(place, owner, owner.rank()))
-            if place.sort != "stateaware" or owner.started or owner is newcomer:
+            if place.sort != "stateaware" or owner.first_s is not None or owner is newcomer:
                 break
             owner.held = True
             return self._next()
@@ -174,7 +195,10 @@ class PriorityOracle:
         return not owner.held and any(not ask.aside for ask in owner.pending())
 
     def _newcomer(self, leaf: Place) -> Owner | None:
-        """'The single "new" application that is considered': by priority, where that counts, then the oldest."""
+        """'The single "new" application that is considered': by priority, where that counts, then the oldest. One that
+        runs and has not started is that application."""
+        if any(owner.first_s is not None and not owner.started for owner in leaf.owners):
+            return None
         new = [owner for owner in leaf.owners if not owner.started and owner.priority() is not None]
         return min(new, key=lambda owner: self._owner_rank(leaf, owner, owner.priority()), default=None)
 
@@ -214,5 +238,6 @@ class PriorityOracle:
                 other.hopeless = kept_back or all(ask.size > size for size in self.nodes.values())
             return False
         ask.node = min(fitting, key=lambda name: (held[name] / self.nodes[name], name))
-        owner.started = True
+        owner.first_s = self.now_s if owner.first_s is None else owner.first_s
+        owner.started = owner.started or not ask.originator
         return True

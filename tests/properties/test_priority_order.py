@@ -48,10 +48,15 @@ class World:
         self.leaves = [place for place in self._all(self.root) if not place.below]
         self._owners: list[tuple[Owner, Place]] = []
         self._asks = 0
-        self.engine = Engine()
-        config = {"partitions": [{"name": "default", "queues": [self._config(self.root)]}]}
+        self.engine = Engine(reservation_delay_ns=None)
+        partition = {"name": "default", "queues": [self._config(self.root)], "preemption": {"enabled": False}}
+        config = {"partitions": [partition]}
         self.engine.apply(RegisterManager("rm", json.dumps(config)), SECOND)
         self.engine.apply(UpdateNodes("rm", tuple(self._node(name, size) for name, size in self.nodes.items())), SECOND)
+
+    @property
+    def now_ns(self) -> int:
+        return self.oracle.now_s * SECOND
 
     @property
     def always_prioritised(self) -> bool:
@@ -116,17 +121,19 @@ class World:
             self._owners.append((owner, leaf))
             path = ".".join(place.name for place in reversed(leaf.path()))
             self.engine.apply(
-                UpdateApplications("rm", (ApplicationSpec(owner.name, path, PARTITION, owner.user),)), SECOND
+                UpdateApplications("rm", (ApplicationSpec(owner.name, path, PARTITION, owner.user),)), self.now_ns
             )
         specs: list[AllocationSpec] = []
         for _ in range(dice.randint(2, 12)):
             owner, _leaf = dice.choice(self._owners)
-            ask = Ask(f"k{self._asks:03}", dice.choice((1, 1, 1, 2, 3, 9)), dice.choice(PRIORITIES), self._asks)
+            driver = not owner.asks and dice.random() < 0.5
+            size = dice.choice((1, 1, 1, 2, 3, 9))
+            ask = Ask(f"k{self._asks:03}", size, dice.choice(PRIORITIES), self._asks, driver)
             self._asks += 1
             owner.asks.append(ask)
-            size = Resources({"vcore": ask.size})
-            specs.append(AllocationSpec(ask.key, owner.name, PARTITION, size, ask.priority))
-        self.engine.apply(UpdateAllocations("rm", tuple(specs)), SECOND)
+            amounts = Resources({"vcore": ask.size})
+            specs.append(AllocationSpec(ask.key, owner.name, PARTITION, amounts, ask.priority, originator=driver))
+        self.engine.apply(UpdateAllocations("rm", tuple(specs)), self.now_ns)
 
     def release(self) -> None:
         """A part of what runs ends; an application keeps something, so that none completes."""
@@ -137,13 +144,24 @@ class World:
             ended += [ask.key for ask in running[1:] if dice.random() < 0.5]
         owner_of = {ask.key: owner.name for owner, _ in self._owners for ask in owner.asks}
         releases = tuple(ReleaseSpec(PARTITION, owner_of[key], key) for key in ended)
-        self.engine.apply(UpdateAllocations("rm", releases=releases), SECOND)
+        self.engine.apply(UpdateAllocations("rm", releases=releases), self.now_ns)
         self.oracle.released(ended)
+
+    def withdraw(self) -> None:
+        """Some that hold something ask for nothing more."""
+        for owner, _ in self._owners:
+            if owner.first_s is not None and self.random.random() < 0.1:
+                asks = tuple(ReleaseSpec(PARTITION, owner.name, ask.key) for ask in owner.pending())
+                self.engine.apply(UpdateAllocations("rm", ask_releases=asks), self.now_ns)
+                self.oracle.withdrawn(owner)
+
+    def wait(self) -> None:
+        self.oracle.pass_time(self.random.choice((1, 10, 60, 300)))
 
     def served(self) -> list[str]:
         effects: list[Effect] = []
         while True:
-            result = self.engine.cycle(SECOND, 1)
+            result = self.engine.cycle(self.now_ns, 1)
             effects += result.effects
             if not result.more:
                 return [effect.spec.key for effect in effects if isinstance(effect, Allocated)]
@@ -161,9 +179,10 @@ class World:
 def check(seed: int) -> None:
     world = World(seed)
     for round_ in range(4):
-        world.submit()
-        expected = world.oracle.place_all()
-        assert world.served() == expected, f"seed {seed}, round {round_}"
+        for step in (world.withdraw, world.wait, world.submit):
+            step()
+            expected = world.oracle.place_all()
+            assert world.served() == expected, f"seed {seed}, round {round_}"
         if not round_:
             # Later, an ask that waits for room may have come to lack a quota too: that is found out when room comes.
             world.compare()
