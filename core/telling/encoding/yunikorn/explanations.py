@@ -203,6 +203,7 @@ APPLICATION_REPORT: Final = Document(
             "asks",
         ),
         "preempted": if_any(listed(PREEMPTED), "preempted"),
+        "remarks": if_any(TEXTS, "remarks"),
     },
 )
 
