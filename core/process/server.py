@@ -28,17 +28,19 @@ from kornel.core.metrics.measures import Measures
 from kornel.core.metrics.sources import Sources as MetricsSources
 from kornel.core.process.grpc_transport import OPTIONS, listen_at, reachable_address
 from kornel.core.process.history import History
-from kornel.core.process.http import HttpFront, count_running
+from kornel.core.process.journal_part import JournalPart
+from kornel.core.process.readiness import CONFIGURATION_FILE, HISTORY, JOURNAL, MANAGERS, Readiness
 from kornel.core.process.server_settings import AddressTooOpen, AddressUnavailable, ServerSettings
-from kornel.core.process.services import READING, ServiceParts, add_services, health_handlers, make_services, name_calls
+from kornel.core.process.services import ServiceParts, add_services, health_handlers, make_services, name_calls
 from kornel.core.process.socket_lock import SocketLock, SocketTaken
 from kornel.core.process.usage_sampler import UsageSampler
-from kornel.core.rest.access import OPEN_DOOR, Proofs
+from kornel.core.rest.access import Proofs
+from kornel.core.rest.application import RestApplication, Services
 from kornel.core.rest.browser_rules import BrowserRules, checked_origins, local_hosts
 from kornel.core.rest.guard_door import GuardDoor
-from kornel.core.rest.history import UsageHistory
+from kornel.core.rest.history import UsageHistory, count_running
 from kornel.core.rest.page_links import checked_links
-from kornel.core.rest.server import RestAddressUnavailable
+from kornel.core.rest.server import HttpServer, RestAddressUnavailable
 from kornel.core.security.errors import SecurityError
 from kornel.core.security.security import Security
 from kornel.core.service.callbacks.callback_board import CallbackBoard
@@ -56,42 +58,27 @@ from kornel.core.service.machine.clock import Clock, ManualClock, SystemClock, w
 from kornel.core.service.machine.garbage import RECORDS_PER_QUEUE, GarbageKeeper, GarbageRounds
 from kornel.core.service.managers.health import HealthKeeper
 from kornel.core.service.managers.managers import Lobby, Managers, Place
-from kornel.core.service.managers.standing import Standing, StandingGate, StandingInterceptor
+from kornel.core.service.managers.standing import StandingInterceptor
 from kornel.core.service.metrics.metrics import Durations, ServiceMetrics
 from kornel.core.service.resolvers.lookups import GroupLookups
 from kornel.core.service.resolvers.sources import Sources
 from kornel.core.service.runner.engine_port import EnginePort
-from kornel.core.service.runner.journal_port import Gate
 from kornel.core.service.runner.runner import PartitionRunner
-from kornel.core.service.services.health_service import HealthService
 from kornel.core.service.streams.presence import Presence, PresenceKeeper
 from kornel.core.service.streams.streams import Switchboard
 from kornel.core.service.wire.status_codes import ShuttingDown
 from kornel.core.telling.reader import PartitionReader
+from kornel.core.web.page import Page
 from kornel.shared.addresses import stays_on_this_machine
 from kornel.si.v1 import si_pb2
 
 if TYPE_CHECKING:
     from kornel.core.journal.journal import Journal
-    from kornel.core.journal.restoring import EngineRestorer
     from kornel.core.journal.standby import Followed, Standby
-    from kornel.core.journal.writing.places import JournalPlace
     from kornel.core.tracing.tracing import Tracing  # It is an extra, which need not be installed.
 
 AUDITED_AT_END: Final = 20_000
 """The most records of a core whose books are audited before it ends, which takes about a second."""
-
-CONFIGURATION_FILE: Final = "kornel.v1.Configuration"
-"""The health service of the configuration file: NOT_SERVING while the file cannot be used."""
-
-HISTORY: Final = "kornel.v1.History"
-"""The health service of the durable history: NOT_SERVING while records have to wait in the spool."""
-
-MANAGERS: Final = "kornel.v1.Managers"
-"""The health service of the managers' engines: NOT_SERVING while the state of one of them cannot be trusted."""
-
-JOURNAL: Final = "kornel.v1.Journal"
-"""The health service of the journal: NOT_SERVING while it cannot be written, so that no commands are accepted."""
 
 
 class KornelServer:
@@ -163,12 +150,12 @@ class KornelServer:
         self._judge = Judge(sources.unavailable, logger=logger)
         self._latency = Durations(BOUNDS_S)
         self._make_engine = make_engine
-        self.journal = journal
-        """The journal, if there is one and this core leads."""
-        self.standby = standby
-        """The part of this core in a shared journal; ``None``: the core is the only one."""
-        self.standing = standby.standing if standby is not None else Standing()
+        self.part = part = JournalPart(journal, standby, logger)
+        """The part of this core in its journal."""
+        self.standing = part.standing
         """The standing of the core among those that share its journal."""
+        self.readiness = Readiness(self.standing, logger, lambda: part.lapsed)
+        """The keeper of what the health services say."""
         engines = [engine] if journal is None else [kept.engine for kept in journal.places]
         first, *further = map(self._make_place, engines)
         self.managers = Managers(
@@ -178,7 +165,7 @@ class KornelServer:
             most=settings.managers,
             logger=logger,
             on_change=self._on_damage,
-            on_given_up=self._close_in_journal,
+            on_given_up=part.close_place,
         )
         """The resource managers, each with an engine of its own."""
         for place in further:
@@ -208,17 +195,7 @@ class KornelServer:
         self._http = self._make_http() if settings.rest_address else None
         self._calls: dict[str, Handler] = {}
         """The handlers of gRPC by service and method, such as ``AdminService/DrainNode``."""
-        self._damaged = False
-        """Tells whether no engine can be trusted."""
-        self._journal_fails = False
-        """Tells whether the journal cannot be written, so that no commands are accepted."""
-        self._up = False
-        """Tells whether the core has started and is not stopping."""
-        self._ready = False
-        """Tells whether requests are accepted and the state can be trusted."""
         self._under_way: set[asyncio.Task[None]] = set()
-        self._health = HealthService(logger, self._has_lapsed)
-        self._services: tuple[str, ...] = ()
         self._server: grpc.aio.Server | None = None
         self._lock: SocketLock | None = None
         self.address = ""
@@ -237,7 +214,7 @@ class KornelServer:
                 events=self.events,
                 health=self.health,
                 history=self.history.status,
-                journal=lambda: self.journal.status() if self.journal is not None else None,
+                journal=lambda: self.part.journal.status() if self.part.journal is not None else None,
                 standing=self.standing,
                 clock=self._clock,
                 version=self._settings.version,
@@ -246,29 +223,28 @@ class KornelServer:
             aliases=self._settings.metric_aliases,
         )
 
-    def _make_http(self) -> HttpFront:
+    def _make_http(self) -> HttpServer:
         settings, security = self._settings, self._security
-        return HttpFront(
-            settings.rest_address,
+        guard = security.guard if security else None
+        services = Services(
             managers=self.managers,
             events=self.events,
             history=self.usage,
             health=self.health,
-            refusals=self.refusals,
-            ready=lambda: self._ready and not self._has_lapsed(),
-            standing=self.standing,
+            metrics=self.metrics.render_pieces,
+            ready=lambda: self.readiness.ready,
             log_level=lambda: self._levels.name,
+            calls=lambda: self._calls,
+            local=stays_on_this_machine(settings.rest_address),
             clock=self._clock,
             logger=self._logger,
             version=settings.version,
-            metrics=self.metrics.render_pieces,
+            standing=self.standing if self.standing.shared else None,
+            door=GuardDoor(guard, self.managers.reader.may_administer_first) if guard else None,
             proofs=Proofs(
-                guarded=bool(security and security.guard),
+                guarded=bool(guard),
                 certificate=bool(security and security.tls and security.tls.demands_certificate),
             ),
-            door=GuardDoor(security.guard, self.managers.reader.may_administer_first)
-            if security and security.guard
-            else OPEN_DOOR,
             rules=BrowserRules(
                 # Callers that prove their identity use a host name in a certificate, or a token that no page of
                 # another origin has, so the host need not be checked.
@@ -276,13 +252,19 @@ class KornelServer:
                 if stays_on_this_machine(settings.rest_address) and not (security and security.asks_who_calls)
                 else None,
                 origins=checked_origins(settings.rest_origins),
-                tokens=bool(security and security.guard),
+                tokens=bool(guard),
             ),
-            connections=settings.rest_connections,
+            page=Page(),
             links=checked_links(settings.docs_url, settings.grafana_url),
+        )
+        rest = RestApplication(services)
+        return HttpServer(
+            rest.app,
+            settings.rest_address,
+            logger=self._logger,
             tls=security.tls.make_context if security and security.tls else None,
-            calls=lambda: self._calls,
-            local=stays_on_this_machine(settings.rest_address),
+            on_stop=rest.close,
+            connections=settings.rest_connections,
         )
 
     async def start(self) -> str:
@@ -337,8 +319,8 @@ class KornelServer:
         self._garbage.start()
         loop = asyncio.get_running_loop()
         self.history.start(partial(_call_in, loop, self._on_history_problem))
-        if self.journal is not None:
-            self.journal.start()
+        if self.part.journal is not None:
+            self.part.journal.start()
         if self.standing.leads:
             self._start_managers()
         await server.start()
@@ -349,20 +331,18 @@ class KornelServer:
         self._begin_work(watch_clock(self._clock, self._logger))
         if self._http is not None:
             await self._http.start()
-        self._up = True
-        self._update_health()
-        self._health.set_serving(MANAGERS, True)
-        if self.journal is not None or self.standby is not None:
-            self._health.set_serving(JOURNAL, not self._journal_fails)
-        if self.history.kept:
-            self._health.set_serving(HISTORY, True)
-        if self._file is not None:
-            self._health.set_serving(CONFIGURATION_FILE, True)
+        parts = {
+            MANAGERS: True,
+            JOURNAL: self.part.there,
+            HISTORY: self.history.kept,
+            CONFIGURATION_FILE: self._file is not None,
+        }
+        self.readiness.start([part for part, there in parts.items() if there])
         if self.standing.leads:
             self._decide_from_now_on()
-        if self.standby is not None:
+        if self.part.standby is not None:
             try:
-                await self._stand_by(self.standby)
+                await self._stand_by(self.part.standby)
             except JournalUnusable:
                 await self.stop()
                 raise
@@ -407,15 +387,15 @@ class KornelServer:
     def _take_over(self, journal: Journal) -> None:
         """Begins to lead, with *journal*, where the former leader ended."""
         self._have_places([kept.engine for kept in journal.places])
-        self.journal = journal
+        self.part.journal = journal
         journal.on_problem = self._on_journal_problem
         journal.start()
         for kept in journal.places:
             place = self._find_or_make_place(kept.engine)
-            place.runner.take_over(kept.untold, kept.progress, self._open_gate(kept, place.switchboard))
+            place.runner.take_over(kept.untold, kept.progress, self.part.open_gate(kept, place.switchboard))
             kept.engine.record_events()
         self._start_managers()
-        self._update_health()
+        self.readiness.update()
         self._decide_from_now_on()
 
     def _start_managers(self) -> None:
@@ -423,39 +403,12 @@ class KornelServer:
         self.measures.decisions.take_baseline([gauges for gauges in found if gauges is not None])
         self.managers.start()
 
-    def _open_gate(self, kept: JournalPlace | None, switchboard: Switchboard) -> Gate:
-        """Returns the gate of a place, whose responses are those of *switchboard*. *kept* is its part of the journal;
-        ``None``: it has none yet."""
-        if kept is None:
-            return StandingGate(self.standing)
-        kept.gate.responses = switchboard
-        return kept.gate
-
-    def _make_restorer(self, engine: EnginePort) -> EngineRestorer | None:
-        """Returns what restores *engine* from the journal, or ``None`` if this core never has one."""
-        if self.journal is None and self.standby is None:
-            return None
-        from kornel.core.journal.restoring import EngineRestorer  # noqa: PLC0415 - it needs a database
-
-        return EngineRestorer(engine, lambda: self.journal, self._logger)
-
-    def _find_kept(self, engine: EnginePort) -> JournalPlace | None:
-        """Returns the part of the journal that belongs to the place of *engine*, or ``None`` if there is none."""
-        return self.journal.find_place(engine) if self.journal is not None else None
-
-    def _close_in_journal(self, place: Place) -> None:
-        """Closes *place* in the journal, because it was given up."""
-        if self.journal is not None:
-            for kept in self.journal.places:
-                if place.runner.runs(kept.engine):
-                    self.journal.close_place(kept)
-
     def _decide_from_now_on(self) -> None:
         """Starts everything that only a leading core does."""
         if self.history.kept:
             self._usage_sampler.start()
         if self._file is not None:
-            if self.journal is not None and any(place.configurator.lags_behind for place in self.managers.places):
+            if self.part.journal is not None and any(place.configurator.lags_behind for place in self.managers.places):
                 self._begin_work(self._file.reload())
             if self._settings.watch:
                 self._begin_work(self._file.watch())
@@ -495,15 +448,14 @@ class KornelServer:
         self.usage.stop()
         self._usage_sampler.stop()
         await self.health.stop()
-        self._up = self._ready = False
-        self._health.stop_serving()
-        if self.standby is not None:
-            await self.standby.stop()
+        self.readiness.stop()
+        if self.part.standby is not None:
+            await self.part.standby.stop()
         # This comes first, because from now on gRPC accepts no new calls while the open ones are being ended.
         down = asyncio.create_task(self._server.stop(self._settings.grace_s))
         await self.managers.stop()
-        if self.journal is not None:
-            await self.journal.hand_over()  # By now everything that was decided is written.
+        if self.part.journal is not None:
+            await self.part.journal.hand_over()  # By now everything that was decided is written.
         self.managers.finish_streams(ShuttingDown("the core is shutting down"))
         self.events.events.close()
         await self._streams_gone()
@@ -519,8 +471,8 @@ class KornelServer:
             await http_down
         if self._tracing is not None:
             await asyncio.to_thread(self._tracing.close)
-        if self.journal is not None:
-            await asyncio.to_thread(self.journal.close, self._settings.grace_s)
+        if self.part.journal is not None:
+            await asyncio.to_thread(self.part.journal.close, self._settings.grace_s)
         await asyncio.to_thread(self.history.close, self._settings.grace_s)
         self._log_summary()
 
@@ -542,9 +494,9 @@ class KornelServer:
                 moves_clock=self._settings.test_clock,
             )
         )
-        self._services = tuple(services)
+        self.readiness.name_services(services)
         self._calls = name_calls(services)
-        add_services(server, {**services, **health_handlers(self._health)})
+        add_services(server, {**services, **health_handlers(self.readiness.service)})
 
     async def _streams_gone(self) -> None:
         """Wait for the streams to end, at most for the grace period."""
@@ -555,8 +507,8 @@ class KornelServer:
 
     def _make_further_place(self) -> Place:
         self.standing.check_leads()
-        if self.journal is not None:
-            engine: EnginePort = self.journal.open_place().engine
+        if self.part.journal is not None:
+            engine: EnginePort = self.part.journal.open_place().engine
         else:
             assert self._make_engine is not None
             engine = self._make_engine()
@@ -570,7 +522,7 @@ class KornelServer:
         switchboard = Switchboard(metrics, queue_limit=settings.queue_limit, presence=presence)
         callbacks = CallbackBoard(clock=clock, metrics=metrics, logger=logger, presence=presence, latency=self._latency)
         history = self.history.of_manager()
-        kept = self._find_kept(engine)
+        kept = self.part.find_kept(engine)
         if self.standing.leads:
             engine.record_events()
 
@@ -592,7 +544,7 @@ class KornelServer:
                 observer.version_added(version)
 
         def take_note(note: ConfigurationNote) -> None:
-            if (found := self._find_kept(engine)) is not None:
+            if (found := self.part.find_kept(engine)) is not None:
                 found.take_note(note)
 
         runner = PartitionRunner(
@@ -615,12 +567,12 @@ class KornelServer:
             ),
             on_settings=follow_settings,
             timer=self.measures.timings.of_engine(),
-            gate=self._open_gate(kept, switchboard),
+            gate=self.part.open_gate(kept, switchboard),
             untold=kept.untold if kept is not None else (),
             progress=kept.progress if kept is not None else None,
             on_receipt=engine.note_receipt if isinstance(engine, RecordingEngine) else lambda receipt: None,
-            restorer=self._make_restorer(engine),
-            under_way=lambda: (found := self._find_kept(engine)) is not None and found.has_work_under_way(),
+            restorer=self.part.make_restorer(engine),
+            under_way=lambda: (found := self.part.find_kept(engine)) is not None and found.has_work_under_way(),
             on_submit=None if self._tracing is None else self._tracing.note_submitted,
         )
         configurator = Configurator(
@@ -660,15 +612,12 @@ class KornelServer:
         A manager that was removed no longer counts for problems with the configuration file.
         """
         if self._file is not None:
-            self._health.set_serving(CONFIGURATION_FILE, not self.managers.problem)
-        self._health.set_serving(MANAGERS, not self.managers.one_damaged)
-        damaged = self.managers.damaged
-        if damaged is not self._damaged:
-            self._damaged = damaged
-            self._update_health()
+            self.readiness.set_part(CONFIGURATION_FILE, not self.managers.problem)
+        self.readiness.set_part(MANAGERS, not self.managers.one_damaged)
+        self.readiness.set_damaged(self.managers.damaged)
 
     def _on_file_problem(self, place: Place, problem: str) -> None:
-        self._health.set_serving(CONFIGURATION_FILE, not self.managers.problem)
+        self.readiness.set_part(CONFIGURATION_FILE, not self.managers.problem)
         if place is self.managers.leader or place.rm_id:
             place.tell(f"configuration file not applied: {problem}" if problem else "configuration file is good again")
 
@@ -680,35 +629,20 @@ class KornelServer:
         self.health.check_at_once()
 
     def _on_journal_problem(self, problem: str) -> None:
-        self._health.set_serving(JOURNAL, not problem)
-        self._journal_fails = bool(problem)
-        self._update_health()
-        if self.journal is not None and self.journal.lost:
+        self.readiness.set_journal(works=not problem)
+        if self.part.journal is not None and self.part.journal.lost:
             self.standing.problem = problem
-            self._health.stop_serving()
+            self.readiness.stop()
             self.managers.died.set()
 
-    def _has_lapsed(self) -> bool:
-        """Tells whether another core may lead."""
-        return self.journal is not None and self.journal.lapsed
-
     def _on_history_problem(self, problem: str) -> None:
-        self._health.set_serving(HISTORY, not problem)
+        self.readiness.set_part(HISTORY, not problem)
 
     def _begin_work(self, work: Coroutine[None, None, None]) -> None:
         """Begins *work*, which :meth:`stop` ends."""
         task = asyncio.create_task(work)
         self._under_way.add(task)
         task.add_done_callback(self._under_way.discard)
-
-    def _update_health(self) -> None:
-        """Updates the health of the core and its services. A core that stands by only serves services that answer
-        questions."""
-        # A store that works again while the core is stopping does not make the core ready again.
-        self._ready = self._up and not self._damaged and not self._journal_fails and self.standing.leads
-        for service in ("", *self._services):
-            answers = service in READING and self._up and not self._damaged and not self.standing.leads
-            self._health.set_serving(service, self._ready or answers)
 
     def _log_summary(self) -> None:
         try:

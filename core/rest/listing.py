@@ -20,9 +20,8 @@ from starlette.requests import Request
 
 from kornel.core.rest.answers import JSON, Answer, json_headers, wants_gzip
 from kornel.core.rest.compression import Body
-from kornel.core.rest.operations import Parameter
-from kornel.core.rest.queries import read_flag, read_positive, read_query
-from kornel.core.rest.schemas import POSITIVE
+from kornel.core.rest.queries import query_of, read_flag, read_positive
+from kornel.core.rest.rows import FLAG, POSITIVE, Parameter
 from kornel.core.rest.sorting import Order, Orders, Value
 from kornel.core.rest.turns import encode_list, gather_items, write_list
 
@@ -41,6 +40,7 @@ PAGE_PARAMETERS: Final = (
     Parameter("cursor", "Extension: where a page begins, as given by the header Link of the page before."),
     Parameter("fields", "Extension: names of fields, separated by commas; items have only these."),
 )
+SUMMARY: Final = Parameter("summary", "Extension: leave out allocations and asks.", FLAG)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +62,7 @@ class Wishes:
 
 def wishes_of(request: Request) -> Wishes:
     """Returns the parameters of *request*. Raises 400 for invalid ones."""
-    query = read_query(request.scope["query_string"])
+    query = query_of(request)
     return Wishes(
         query,
         min(read_positive(query, "limit", 0), MOST_ITEMS),

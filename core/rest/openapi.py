@@ -1,4 +1,4 @@
-"""Makes the OpenAPI 3.1 document from the table of routes, and a page that shows it without scripts."""
+"""Makes the OpenAPI 3.1 document from the rows, and a page that shows it without scripts."""
 
 from __future__ import annotations
 
@@ -8,10 +8,9 @@ from html import escape
 from typing import Any, Final
 
 from kornel.core.rest.access import PERMISSIONS, Access, Proofs
-from kornel.core.rest.listing import PAGE_PARAMETERS
-from kornel.core.rest.operations import JSON_TYPE, Operation
-from kornel.core.rest.routing import Route
-from kornel.core.rest.schemas import SCHEMAS, any_case, schema_reference
+from kornel.core.rest.errors import ERROR
+from kornel.core.rest.rows import JSON_TYPE, NAME, Row, any_case
+from kornel.core.telling.encoding.documents import DOCUMENTS, Document, refer_to
 
 _STATUS_TEXTS: Final = {405: "The path does not support this method.", 500: "The core failed while it answered."}
 _GUARD_TEXTS: Final = {
@@ -44,7 +43,7 @@ _SCHEMES: Final = {
     },
     _CERTIFICATE: {"type": "mutualTLS", "description": "A client certificate that one of the core's CAs signed."},
 }
-_NAMED: Final = re.compile(r":([a-z]+)")
+_NAMED: Final = re.compile(r"{([a-z]+)}")
 
 _PATH_PARAMETERS: Final = {
     "partition": "Name of the partition, without the resource manager's name in front of it.",
@@ -55,7 +54,6 @@ _PATH_PARAMETERS: Final = {
     "group": "Group name. Decoded twice.",
     "state": "Upper or lower case: active, completed or rejected; of the applications in a queue only active.",
 }
-_NAME: Final = {"type": "string", "minLength": 1}
 _PATH_SCHEMAS: Final = {
     "queue": {"type": "string", "pattern": r"^[a-zA-Z0-9_:#@-]{1,64}(\.[a-zA-Z0-9_:#@-]{1,64})*$"},
     "user": {"type": "string", "pattern": r"^[_a-zA-Z][a-zA-Z0-9:#_.@-]*[$]?$"},
@@ -66,14 +64,9 @@ _PATH_SCHEMAS: Final = {
 more."""
 
 
-def openapi_document(routes: Iterable[Route], version: str, proofs: Proofs) -> dict[str, Any]:
-    """Returns the OpenAPI document of *routes*. *version*: that of this core. *proofs*: those that it demands of its
+def openapi_document(rows: Iterable[Row], version: str, proofs: Proofs) -> dict[str, Any]:
+    """Returns the OpenAPI document of *rows*. *version*: that of this core. *proofs*: those that it demands of its
     callers."""
-    paths: dict[str, Any] = {}
-    for route in routes:
-        if route.operation is not None:
-            path = _NAMED.sub(r"{\1}", route.path)
-            paths.setdefault(path, {})[route.method.lower()] = _describe_operation(route, route.operation, proofs)
     return {
         "openapi": "3.1.0",
         "info": {
@@ -84,8 +77,11 @@ def openapi_document(routes: Iterable[Route], version: str, proofs: Proofs) -> d
             "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
         },
         "servers": [{"url": "/"}],
-        "paths": paths,
-        "components": {"schemas": SCHEMAS, "securitySchemes": _SCHEMES},
+        "paths": {row.path: {row.method.lower(): _describe_row(row, proofs)} for row in rows if row.identity},
+        "components": {
+            "schemas": {name: document.schema for name, document in DOCUMENTS.items()},
+            "securitySchemes": _SCHEMES,
+        },
     }
 
 
@@ -105,15 +101,15 @@ def _security_of(access: Access, proofs: Proofs) -> list[dict[str, list[str]]]:
     return choices
 
 
-def _describe_operation(route: Route, operation: Operation, proofs: Proofs) -> dict[str, Any]:
-    names = _NAMED.findall(route.path)
+def _describe_row(row: Row, proofs: Proofs) -> dict[str, Any]:
+    names = _NAMED.findall(row.path)
     parameters: list[dict[str, Any]] = [
         {
             "name": name,
             "in": "path",
             "required": True,
             "description": _PATH_PARAMETERS[name],
-            "schema": _PATH_SCHEMAS.get(name, _NAME),
+            "schema": _PATH_SCHEMAS.get(name, NAME),
         }
         for name in names
     ]
@@ -127,37 +123,39 @@ def _describe_operation(route: Route, operation: Operation, proofs: Proofs) -> d
             "description": parameter.description,
             "schema": dict(parameter.schema),
         }
-        for parameter in operation.parameters
+        for parameter in row.parameters
     ]
     described: dict[str, Any] = {
-        "operationId": operation.identity,
-        "tags": [operation.tag],
-        "summary": operation.summary,
-        "responses": _describe_responses(operation, guarded=proofs.guarded and route.access is not Access.OPEN),
-        "security": _security_of(route.access, proofs),
-        "x-access": str(route.access),
+        "operationId": row.identity,
+        "tags": [row.tag],
+        "summary": row.summary,
+        "responses": _describe_responses(row, names, guarded=proofs.guarded and row.access is not Access.OPEN),
+        "security": _security_of(row.access, proofs),
+        "x-access": str(row.access),
     }
     if parameters:
         described["parameters"] = parameters
-    if operation.body:
-        described["requestBody"] = {"required": False, "content": {operation.body: {"schema": dict(operation.wanted)}}}
+    if row.body:
+        described["requestBody"] = {"required": False, "content": {row.body: {"schema": dict(row.wanted)}}}
     return described
 
 
-def _describe_responses(operation: Operation, *, guarded: bool) -> dict[str, Any]:
-    good: dict[str, Any] = {"description": operation.summary}
-    answer = operation.answer
-    if PAGE_PARAMETERS[0] in operation.parameters and answer is not None:
+def _describe_responses(row: Row, names: list[str], *, guarded: bool) -> dict[str, Any]:
+    good: dict[str, Any] = {"description": row.summary}
+    schema = row.schema
+    if isinstance(row.answer, list) and schema is not None:
         good["headers"] = _describe_headers(_PAGE_HEADERS)
-        answer = {**answer, "items": {"anyOf": [answer["items"], _part_of(answer["items"])]}}
-    if operation.content:
+        schema = {**schema, "items": {"anyOf": [schema["items"], _part_of(row.answer[0])]}}
+    if row.content:
         good["content"] = {
-            media: {"schema": answer} if media == JSON_TYPE and answer is not None else {}
-            for media in operation.content
+            media: {"schema": schema} if media == JSON_TYPE and schema is not None else {} for media in row.content
         }
-    responses: dict[str, Any] = {str(operation.status): good}
-    error = {JSON_TYPE: {"schema": schema_reference("Error")}}
-    for status, text in {**_STATUS_TEXTS, **(_GUARD_TEXTS if guarded else {}), **operation.errors}.items():
+    responses: dict[str, Any] = {str(row.status): good}
+    error = {JSON_TYPE: {"schema": refer_to(ERROR)}}
+    texts = {**_STATUS_TEXTS, **(_GUARD_TEXTS if guarded else {}), **_refusals_of(row, names), **row.errors}
+    for status, text in texts.items():
+        if not text:
+            continue
         described = {"description": text, "content": {"text/plain": {}} if status == 405 else error}
         if status in _HEADERS:
             described["headers"] = _describe_headers(_HEADERS[status])
@@ -165,12 +163,21 @@ def _describe_responses(operation: Operation, *, guarded: bool) -> dict[str, Any
     return dict(sorted(responses.items()))
 
 
-def _part_of(item: Mapping[str, Any]) -> dict[str, Any]:
+def _refusals_of(row: Row, names: list[str]) -> dict[int, str]:
+    """Returns the statuses that follow from the *names* in the path and from the parameters."""
+    texts = {}
+    if row.parameters or _PATH_SCHEMAS.keys() & names:
+        texts[400] = "A name or a parameter that cannot be read."
+    if known := [name for name in names if name != "state"]:
+        texts[404] = f"There is no such {' or '.join(known)}."
+    return texts
+
+
+def _part_of(item: Document[Any]) -> dict[str, Any]:
     """Returns the schema of an item with only those fields that the client names."""
-    fields = SCHEMAS[item["$ref"].rpartition("/")[2]]["properties"]
     return {
         "type": "object",
-        "propertyNames": {"enum": list(fields)},
+        "propertyNames": {"enum": list(item.rows)},
         "description": "With the parameter fields, the item has only those fields.",
     }
 

@@ -14,10 +14,13 @@ from typing import Any, Final
 import orjson
 
 from kornel.core.rest.errors import RestError
-from kornel.core.rest.operations import Parameter
-from kornel.core.rest.schemas import SCHEMAS
-from kornel.core.telling.encoding.documents import Schema
+from kornel.core.rest.rows import Parameter
+from kornel.core.telling.encoding.documents import DOCUMENTS, Document, Schema
 from kornel.core.telling.encoding.values import DURATION
+from kornel.core.telling.encoding.yunikorn.applications import APPLICATION
+from kornel.core.telling.encoding.yunikorn.nodes import NODE
+from kornel.core.telling.encoding.yunikorn.queues import QUEUE
+from kornel.core.telling.encoding.yunikorn.usage import GROUP, USER
 from kornel.shared.quantities import parse_duration
 
 Value = int | str
@@ -82,10 +85,10 @@ class Order:
 
 
 class Orders:
-    """The orders of a list whose items have the *schema* of this name."""
+    """The orders of a list whose items *document* writes."""
 
-    def __init__(self, schema: str) -> None:
-        self._sortable_fields = dict(sorted(_sortable_fields("", SCHEMAS[schema])))
+    def __init__(self, document: Document[Any]) -> None:
+        self._sortable_fields = dict(sorted(_sortable_fields("", document.schema)))
         names = "|".join(
             re.escape(name.removesuffix(_MAP)) + (r"\..+" if name.endswith(_MAP) else "")
             for name in self._sortable_fields
@@ -117,7 +120,7 @@ def _sortable_fields(path: str, schema: Schema) -> Iterator[tuple[str, _Kind]]:
     """Yields the fields in *schema*, which is found at *path*, by which items can be sorted: single values, not
     lists."""
     if "$ref" in schema:
-        schema = SCHEMAS[schema["$ref"].rpartition("/")[2]]
+        schema = DOCUMENTS[schema["$ref"].rpartition("/")[2]].schema
     kind = schema.get("type", "string")
     if "properties" in schema:
         for name, below in schema["properties"].items():
@@ -138,8 +141,8 @@ def _kind_of(schema: Schema) -> _Kind:
     return _NUMBER if schema.get("type") in ("integer", "boolean") else _TEXT
 
 
-APPLICATIONS: Final = Orders("Application")
-GROUPS: Final = Orders("GroupUsage")
-NODES: Final = Orders("Node")
-QUEUES: Final = Orders("Queue")
-USERS: Final = Orders("UserUsage")
+APPLICATIONS: Final = Orders(APPLICATION)
+GROUPS: Final = Orders(GROUP)
+NODES: Final = Orders(NODE)
+QUEUES: Final = Orders(QUEUE)
+USERS: Final = Orders(USER)

@@ -5,13 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
-from unittest.mock import create_autospec
 
 from docs.site.markdown import cell, escaped, table
 from kornel import __version__
 from kornel.core.rest.access import Proofs
+from kornel.core.rest.application import all_rows
 from kornel.core.rest.openapi import openapi_document
-from kornel.core.rest.routes import Handlers, all_routes
 
 _REFERENCE: Final = "#/components/schemas/"
 _EVERYWHERE: Final = {"401", "403", "405", "429", "500"}
@@ -19,9 +18,8 @@ _EVERYWHERE: Final = {"401", "403", "405", "429", "500"}
 
 
 def document() -> dict[str, Any]:
-    """The OpenAPI document. Nobody asks the handlers anything, so there are none behind it."""
-    routes = all_routes(create_autospec(Handlers, instance=True))
-    return openapi_document(routes, __version__, Proofs(guarded=True))
+    """The OpenAPI document."""
+    return openapi_document(all_rows(), __version__, Proofs(guarded=True))
 
 
 def page() -> str:

@@ -12,7 +12,7 @@ import pytest
 from grpc_health.v1 import health_pb2
 from grpc_health.v1.health_pb2_grpc import HealthStub
 
-from kornel.core.process.server import CONFIGURATION_FILE
+from kornel.core.process.readiness import CONFIGURATION_FILE
 from kornel.core.service.machine.clock import SECOND_NS
 from kornel.si.v1 import si_pb2 as si
 from kornel.v1 import configuration_pb2 as pb

@@ -15,7 +15,7 @@ from grpc_health.v1.health_pb2_grpc import HealthStub
 
 from kornel.core.archive.settings import history_settings
 from kornel.core.process.history import HistoryChoice
-from kornel.core.process.server import HISTORY
+from kornel.core.process.readiness import HISTORY
 from kornel.core.service.machine.clock import SECOND_NS
 from kornel.si.v1 import si_pb2 as si
 from kornel.v1 import history_pb2 as pb

@@ -338,8 +338,8 @@ async def test_places_are_opened_and_closed_with_their_managers(tmp_path: Path) 
         await core.server.managers.unregister(names[0])
         await core.register("rm-4")
         assert set(list_managers(core)) == {*names[1:], "rm-4"}
-        assert core.server.journal is not None
-        assert [place.engine.rm_id for place in core.server.journal.places] == list_managers(core)
+        assert core.server.part.journal is not None
+        assert [place.engine.rm_id for place in core.server.part.journal.places] == list_managers(core)
         before = list_managers(core)
     async with journalling(tmp_path, managers=3) as core:
         assert list_managers(core) == before
@@ -348,13 +348,13 @@ async def test_places_are_opened_and_closed_with_their_managers(tmp_path: Path) 
 async def test_a_registration_while_nothing_can_be_written_opens_no_place(tmp_path: Path) -> None:
     async with journalling(tmp_path) as core:
         await core.register(NAMES[0])
-        assert core.server.journal is not None
-        core.server.journal._note_problem(StoreProblem("the disk is full", full=True))
+        assert core.server.part.journal is not None
+        core.server.part.journal._note_problem(StoreProblem("the disk is full", full=True))
         with pytest.raises(grpc.aio.AioRpcError) as refused:
             await core.register(NAMES[1])
         assert refused.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
         assert list_managers(core) == [NAMES[0]]
-        core.server.journal._note_problem(None)
+        core.server.part.journal._note_problem(None)
         await core.register(NAMES[1])
         assert list_managers(core) == list(NAMES)
 
@@ -364,8 +364,8 @@ async def test_a_core_that_is_fenced_ends_with_all_its_managers(tmp_path: Path) 
     async with journalling(tmp_path) as core:
         for name in NAMES:
             await core.register(name)
-        assert core.server.journal is not None
-        core.server.journal._note_problem(StoreProblem("another core writes this journal", lost=True))
+        assert core.server.part.journal is not None
+        core.server.part.journal._note_problem(StoreProblem("another core writes this journal", lost=True))
         for place in core.server.managers.places:
             place.runner._wake.set()
         await until(core.server.managers.died.is_set, "the core to give up")

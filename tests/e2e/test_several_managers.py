@@ -17,7 +17,7 @@ import pytest
 from grpc_health.v1 import health_pb2
 
 from kornel.core.domain.commands import RegisterManager, UnregisterManager
-from kornel.core.process.server import CONFIGURATION_FILE, MANAGERS
+from kornel.core.process.readiness import CONFIGURATION_FILE, MANAGERS
 from kornel.core.service.machine.clock import SECOND_NS
 from kornel.core.service.machine.loop_time import Sharing
 from kornel.core.service.streams.presence import GRACE_NS
@@ -293,7 +293,7 @@ async def test_a_problem_with_the_file_goes_with_the_manager_that_had_it(tmp_pat
             await core.register(rm_id, "")
         place = core.server.managers.find(OTHER)
         assert place is not None
-        statuses = core.server._health._statuses
+        statuses = core.server.readiness.service._statuses
         place.configurator.report_problem("a queue that is in use would go")
         assert statuses[CONFIGURATION_FILE] == Health.NOT_SERVING
         await core.server.managers.unregister(OTHER)
@@ -314,10 +314,10 @@ async def test_a_bug_in_one_engine_is_not_the_other_ones(core: Core, monkeypatch
             await other.allocations.send(allocation_request(ask("k"), rm_id=OTHER))
             # The bug stays until the stream has ended: what was sent may arrive long after `send` has returned.
             assert (await other.allocations.end())[0] is Code.INTERNAL
-        statuses = core.server._health._statuses
+        statuses = core.server.readiness.service._statuses
         assert [manager.damaged for manager in (await status_of(core)).managers] == [False, True]
         assert (statuses[""], statuses[MANAGERS]) == (Health.SERVING, Health.NOT_SERVING)
-        assert core.server._ready
+        assert core.server.readiness.ready
         assert keys(await one.place("k")) == ["k"]
         await core.register(OTHER)
         assert [manager.damaged for manager in (await status_of(core)).managers] == [False, False]

@@ -97,11 +97,11 @@ async def place(core: Core, *keys: str) -> None:
 async def followed(standby: Core, leader: Core) -> None:
     """Returns when *standby* has replayed all that *leader* has written."""
     standing = standby.server.standing
-    journal = leader.server.journal
+    journal = leader.server.part.journal
     assert journal is not None
 
     def caught_up() -> bool:
-        part = standby.server.standby
+        part = standby.server.part.standby
         return part is not None and part.sequence == journal.status().last_record and not standing.records_behind
 
     await until(caught_up, "the standby to follow")
@@ -116,8 +116,8 @@ async def status_of(core: Core) -> tuple[status_pb2.GetStatusResponse, dict[str,
 
 async def hand_over(leader: Core) -> None:
     """Has the leader let go of the lease, as it does when it ends."""
-    assert leader.server.journal is not None
-    await leader.server.journal.hand_over()
+    assert leader.server.part.journal is not None
+    await leader.server.part.journal.hand_over()
 
 
 async def test_a_standby_answers_what_it_is_asked_and_says_how_old_that_is(postgres: Postgres) -> None:
@@ -293,8 +293,8 @@ async def test_a_standby_that_decides_otherwise_never_leads(
                     command = UpdateAllocations(command.rm_id, (), (), ())
                 return apply(self, command, now_ns)
 
-            assert standby.server.standby is not None
-            standby_engine = standby.server.standby.engine
+            assert standby.server.part.standby is not None
+            standby_engine = standby.server.part.standby.engine
             monkeypatch.setattr(RecordingEngine, "apply", forget_asks)
             await place(leader, "other")
             await until(lambda: standby.server.standing.role is Role.UNFIT, "the standby to notice")

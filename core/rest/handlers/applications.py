@@ -13,14 +13,25 @@ from kornel.core.domain.application_states import AppState
 from kornel.core.rest.answers import Answer, json_answer
 from kornel.core.rest.errors import RestError, not_found
 from kornel.core.rest.handlers.places import known_queue, partition_of, queue_path
-from kornel.core.rest.listing import Wishes, list_answer, page_in_order, page_of, whole_list_answer, wishes_of
+from kornel.core.rest.listing import (
+    PAGE_PARAMETERS,
+    SUMMARY,
+    Wishes,
+    list_answer,
+    page_in_order,
+    page_of,
+    whole_list_answer,
+    wishes_of,
+)
 from kornel.core.rest.path_names import decode_again
 from kornel.core.rest.queries import checked_queue, read_unsigned
+from kornel.core.rest.rows import IN_PARTITION, UNSIGNED, Parameter, Row, any_case
 from kornel.core.rest.sorting import APPLICATIONS, Order, Value
 from kornel.core.rest.turns import gather_items
 from kornel.core.telling.applications.application_views import ApplicationSummary, ApplicationView
 from kornel.core.telling.core_reader import CoreReader
 from kornel.core.telling.encoding.yunikorn.applications import (
+    APPLICATION,
     encode_head,
     encode_parts,
     write_application,
@@ -41,6 +52,22 @@ ACTIVE: Final = {
 }
 """The values of ``status``."""
 
+_QUEUE: Final = f"{IN_PARTITION}/queue/{{queue}}"
+_FILTERS: Final = (
+    *PAGE_PARAMETERS,
+    APPLICATIONS.parameter,
+    SUMMARY,
+    Parameter("user", "Extension: only applications of this user."),
+    Parameter("queuePrefix", "Extension: only applications of queues whose path begins so."),
+    Parameter("contains", "Extension: only applications with this text in ID, queue or user; case does not matter."),
+    Parameter("since", "Extension: only applications submitted at this time (ns) or later.", UNSIGNED),
+)
+_IN_STATE: Final = (
+    Parameter("status", f"Only those in this active state: {', '.join(ACTIVE)}.", any_case(*ACTIVE, empty=True)),
+    *_FILTERS,
+)
+_ANY_STATE: Final = Parameter("state", "Extension: with the value any, also one that has ended or was rejected.")
+
 Test = Callable[[ApplicationSummary | ApplicationView], bool]
 
 
@@ -51,22 +78,35 @@ class ApplicationHandlers:
     def __init__(self, reader: CoreReader) -> None:
         self._reader = reader
 
+    @Row(f"{_QUEUE}/applications", "applicationsOfQueue", "Applications", [APPLICATION], _FILTERS, long=True)
     async def of_queue(self, request: Request) -> ASGIApp:
-        """Serves route R13."""
+        """Returns the live applications of this queue, without the queues below."""
         path = queue_path(request)
         views = partition_of(self._reader, request)
         return await self._find_live(request, views, known_queue(views, path), None)
 
+    @Row(
+        f"{_QUEUE}/applications/{{state}}", "applicationsOfQueueByState", "Applications", [APPLICATION], _IN_STATE,
+        long=True,
+    )  # fmt: skip
     async def of_queue_by_state(self, request: Request) -> ASGIApp:
-        """Serves route R17."""
+        """Returns the live applications of this queue that are in one state."""
         views = partition_of(self._reader, request)
         path = known_queue(views, queue_path(request))
         if request.path_params["state"].lower() != "active":
             raise RestError(400, "Only following application states are allowed: active")
         return await self._find_live(request, views, path, _status(request))
 
+    @Row(
+        f"{IN_PARTITION}/applications/{{state}}",
+        "applicationsByState",
+        "Applications",
+        [APPLICATION],
+        _IN_STATE,
+        long=True,
+    )
     async def by_state(self, request: Request) -> ASGIApp:
-        """Serves route R16."""
+        """Returns the applications that are active, completed or rejected."""
         views = partition_of(self._reader, request)
         state = request.path_params["state"].lower()
         if state == "active":
@@ -78,8 +118,9 @@ class ApplicationHandlers:
             return await _list_past(request, views.rejected_applications())
         raise RestError(400, "Only following application states are allowed: active, rejected, completed")
 
+    @Row(f"{_QUEUE}/application/{{application}}", "applicationOfQueue", "Applications", APPLICATION)
     async def in_queue(self, request: Request) -> ASGIApp:
-        """Serves route R14."""
+        """Returns a live application of this queue."""
         name = decode_again(request.path_params["queue"])
         views = partition_of(self._reader, request)
         path = known_queue(views, checked_queue(name))
@@ -88,9 +129,11 @@ class ApplicationHandlers:
             raise not_found("Application")
         return json_answer(write_application(found))
 
+    @Row(f"{IN_PARTITION}/application/{{application}}", "application", "Applications", APPLICATION, (_ANY_STATE,))
     async def application(self, request: Request) -> ASGIApp:
-        """Serves route R15. With ``state=any``, which is Kornel's own, it also finds applications that have ended or
-        were rejected, the latest with that ID."""
+        """Returns a live application.
+
+        With ``state=any`` it also finds applications that have ended or were rejected, the latest with that ID."""
         views = partition_of(self._reader, request)
         wanted = request.path_params["application"]
         found = views.application(wanted)

@@ -7,13 +7,15 @@ allowed only for pages of this core, and if callers are not identified, only fro
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, NoReturn
 from urllib.parse import urlsplit
 
 import grpc
+from google.protobuf import descriptor_pool
+from google.protobuf.descriptor import MethodDescriptor
 from google.protobuf.message import Message
 from google.protobuf.message_factory import GetMessageClass
 from starlette.requests import Request
@@ -23,17 +25,38 @@ from kornel.core.rest.access import ADMITTED, Access
 from kornel.core.rest.answers import json_answer
 from kornel.core.rest.errors import RestError, refusal_of
 from kornel.core.rest.handlers.configuration import limited_body
-from kornel.core.rest.long_answers import LongAnswers
-from kornel.core.rest.message_documents import check_structure, long_document, message_document, read_message
+from kornel.core.rest.handlers.places import partition_of
+from kornel.core.rest.message_documents import (
+    check_structure,
+    long_document,
+    message_document,
+    message_schema,
+    read_message,
+    read_parameters,
+)
 from kornel.core.rest.page_documents import CALLER_REPORT, CallerReport
-from kornel.core.rest.queries import read_query
+from kornel.core.rest.queries import query_of
+from kornel.core.rest.rows import (
+    IN_PARTITION,
+    JSON_TYPE,
+    NAME,
+    OBJECT,
+    POSITIVE,
+    PREFIX,
+    YAML_TYPE,
+    HandlerT,
+    Parameter,
+    Row,
+)
 from kornel.core.security.methods import METHODS
+from kornel.core.service.calls.long_answers import LongAnswers
 from kornel.core.service.calls.rpc import Handler
 from kornel.core.service.configuration.configuring import Outcome
 from kornel.core.service.connections.callers import CALLER, PEER, Permission, principal
 from kornel.core.service.connections.limits import CONFIGURATION_LIMIT, QUESTION_LIMIT, request_limit
+from kornel.core.service.events.refusals import RefusalKind
 from kornel.core.service.managers.managers import Managers
-from kornel.v1 import admin_pb2, configuration_pb2, explain_pb2, history_pb2, status_pb2
+from kornel.v1 import configuration_pb2
 
 MOST_BODY: Final = 4 * 2**20 + 64 * 1024
 """The most bytes of a request with a configuration of the largest size, with the JSON around it."""
@@ -41,22 +64,35 @@ MOST_BODY: Final = 4 * 2**20 + 64 * 1024
 PARSED_ALONE: Final = 1_024
 """The size in bytes from which a body is parsed in a separate turn of the event loop."""
 
-_JSON_TYPE: Final = "application/json"
-_CHANGE_TYPES: Final = (_JSON_TYPE, "application/x-yaml")
+_CALLS: Final = f"{PREFIX}/calls/"
 _OTHER_ORIGIN: Final = "a page of another origin may change nothing"
 _FORWARDED: Final = ("forwarded", "x-forwarded-for", "x-forwarded-host", "x-forwarded-proto", "x-real-ip", "via")
+_REFUSED: Final = {
+    400: "The body is not the JSON of this request, or the request contradicts itself.",
+    404: "Something that the request names does not exist.",
+    409: "Not possible in this state: for instance, no resource manager is registered, or no history is kept.",
+    413: "The body is too long.",
+    503: "Too many such requests at once, or the history does not answer.",
+}
+_CHANGE_REFUSED: Final = {
+    **_REFUSED,
+    403: "Changes are not allowed from another origin, nor from another host while the core has no security file.",
+    415: "The body of a change must be application/json or application/x-yaml.",
+}
 
 
 @dataclass(frozen=True, slots=True)
 class RemoteCall:
-    """A call that HTTP offers. ``changes``: it changes something. ``long``: its answers may have megabytes."""
+    """A call that HTTP offers. ``changes``: it changes something. ``long``: its answers may have megabytes. ``at``: the
+    row of a document of Kornel's own, which is the answer of the call; its parameters are the fields of the request."""
 
     service: str
     method: str
-    summary: str
+    summary: str = ""
     access: Access = Access.READ
     changes: bool = False
     long: bool = False
+    at: Row | None = None
 
     @property
     def name(self) -> str:
@@ -68,6 +104,30 @@ class RemoteCall:
         """The most bytes of a request: as over gRPC, with more for the JSON around a configuration."""
         limit = request_limit(f"/kornel.v1.{self.name}")
         return MOST_BODY if limit == CONFIGURATION_LIMIT else limit
+
+    @property
+    def described(self) -> MethodDescriptor:
+        """The description of the call in its ``.proto`` file."""
+        return descriptor_pool.Default().FindMethodByName(f"kornel.v1.{self.service}.{self.method}")
+
+    @property
+    def row(self) -> Row:
+        """The row that serves the call."""
+        if self.at is not None:
+            return replace(self.at, answer=message_schema(self.described.output_type), ours=True)
+        return Row(
+            _CALLS + self.name,
+            self.method[0].lower() + self.method[1:],
+            "Calls",
+            OBJECT,
+            errors=_CHANGE_REFUSED if self.changes else _REFUSED,
+            body=JSON_TYPE,
+            wanted=OBJECT,
+            method="POST",
+            access=self.access,
+            ours=True,
+            summary=f"{self.summary} It is the call of kornel.v1 with this name, in JSON.",
+        )
 
 
 CALLS: Final = (
@@ -98,7 +158,47 @@ CALLS: Final = (
 )
 """The calls in the order of the documentation."""
 
-_FILES: Final = (admin_pb2, configuration_pb2, explain_pb2, history_pb2, status_pb2)
+
+def _document(method: str, row: Row, *, long: bool = False) -> RemoteCall:
+    return RemoteCall("ReadService", method, long=long, at=row)
+
+
+OURS: Final = (
+    _document("FindNames", Row(
+        f"{IN_PARTITION}/search", "search", "Explanations", parameters=(
+            Parameter("text", "The text that names contain; case does not matter.", NAME, required=True),
+            Parameter("limit", "The most names of each kind; 20 by default, never more than 1000.", POSITIVE),
+        ),
+        summary="Applications (ended ones too), queues, nodes, users, asks, allocations by part of a name.",
+    ), long=True),
+    _document("FindQueue", Row(
+        f"{IN_PARTITION}/placement", "placement", "Explanations", parameters=(
+            Parameter("user", "Owner of the application.", NAME, required=True),
+            Parameter("groups", "Groups of the owner, separated by commas; by default one with the user's name."),
+            Parameter("queue", "The queue that the application names."),
+        ),
+        summary="The queue that an application would get, were it submitted now; tag.NAME gives a tag.",
+    )),
+    _document("ListPreemptionKinds", Row(
+        f"{PREFIX}/preemption-kinds", "preemptionKinds", "Explanations",
+        summary="The kinds of preemption in the order in which they run, then the governor.",
+    )),
+    _document("GetHolds", Row(
+        f"{PREFIX}/scheduler/holds", "holds", "Operations",
+        summary="A rollback in force, nodes drained by operators, and whether the resource manager is connected.",
+    )),
+    _document("ListRefusals", Row(
+        f"{PREFIX}/scheduler/refusals", "refusals", "Operations", parameters=(
+            Parameter("kind", "Only this kind.", {"type": "string", "enum": list(RefusalKind)}),
+            Parameter("partition", "Only of this partition; configurations belong to each."),
+            Parameter("limit", "The most refusals in the answer.", POSITIVE),
+        ),
+        summary="Recent refusals, with their resource manager, time and reason; the newest first.",
+    ), long=True),
+)  # fmt: skip
+"""The documents of Kornel's own, each with the call whose answer it is."""
+
+_BY_PATH: Final = {call.row.path: call for call in (*CALLS, *OURS)}
 
 
 class _HttpContext:
@@ -121,6 +221,12 @@ class _HttpContext:
         raise refusal_of(code, details)
 
 
+def _serve_calls(handler: HandlerT) -> HandlerT:
+    for call in reversed(_BY_PATH.values()):
+        handler = call.row(handler)
+    return handler
+
+
 class CallHandlers:
     """Serves calls in JSON. *handlers*: those of gRPC, by service and method. *local*: HTTP is served only to this
     machine."""
@@ -138,30 +244,25 @@ class CallHandlers:
         self._long_answers = long_answers
         self._local = local
         self._one_is_parsed = asyncio.Lock()
-        described = {service.name: service for file in _FILES for service in file.DESCRIPTOR.services_by_name.values()}
         self._types = {
-            call.name: tuple(
-                GetMessageClass(kind)
-                for kind in (
-                    described[call.service].methods_by_name[call.method].input_type,
-                    described[call.service].methods_by_name[call.method].output_type,
-                )
-            )
-            for call in CALLS
+            call.name: tuple(map(GetMessageClass, (call.described.input_type, call.described.output_type)))
+            for call in _BY_PATH.values()
         }
 
-    def handler_of(self, call: RemoteCall) -> Callable[[Request], Awaitable[ASGIApp]]:
-        """Returns the handler of requests for *call*."""
+    @_serve_calls
+    async def answer_call(self, request: Request) -> ASGIApp:
+        """Answers a call with the message that the handler of gRPC gives."""
+        call = _BY_PATH[request.scope["route"].path]
+        if call.changes:
+            self._check_change(request)
+        raw = self._read_parameters(request, call) if call.at else await self._read_request(request, call)
+        # The place is taken only now, so that slow requests do not keep others from long answers.
+        async with self._long_answers.count_making() if call.long else nullcontext():
+            return await self._answer(request, call, raw)
 
-        async def answer_request(request: Request) -> ASGIApp:
-            if call.changes:
-                self._check_change(request)
-            return await self._answer_call(request, call)
-
-        return answer_request
-
+    @Row(f"{PREFIX}/caller", "caller", "Calls", CALLER_REPORT, ours=True)
     async def show_caller(self, request: Request) -> ASGIApp:
-        """Tells who the caller is, which permissions it has, and whether it may use them from the page."""
+        """Returns the caller's name as the core records it, and the caller's permissions."""
         admitted = request.scope.get(ADMITTED)
         with _Calling(request):
             name = principal()
@@ -169,8 +270,12 @@ class CallHandlers:
         report = CallerReport(name, granted, admitted is not None, self._find_refusal(request))
         return json_answer(CALLER_REPORT.write(report))
 
+    @Row(
+        f"{PREFIX}/configuration", "configure", "Calls", OBJECT, errors=_CHANGE_REFUSED, body=YAML_TYPE, method="POST",
+        access=Access.CONFIGURE, ours=True,
+    )  # fmt: skip
     async def apply_text(self, request: Request) -> ASGIApp:
-        """Puts the text of the body into force for the registered manager, whose other settings stay the same."""
+        """Puts a queue configuration of at most 4 MiB into force. Other settings stay."""
         self._check_change(request)
         with self._managers.leader.configurator.judge.changes.take_room() as add_bytes:
             body = await limited_body(request, MOST_BODY, add_bytes)
@@ -189,14 +294,17 @@ class CallHandlers:
             # For gRPC an empty text means the core's file or default. Here it is more likely a mistake.
             raise RestError(400, "the text is empty")
         with _Calling(request):
-            rm_id = read_query(request.scope["query_string"]).get("manager", "")
+            rm_id = query_of(request).get("manager", "")
             return await self._managers.choose(rm_id).configurator.update_text(text)
 
-    async def _answer_call(self, request: Request, call: RemoteCall) -> ASGIApp:
-        raw = await self._read_request(request, call)
-        # The place is taken only now, so that slow requests do not keep others from long answers.
-        async with self._long_answers.count_making() if call.long else nullcontext():
-            return await self._answer(request, call, raw)
+    def _read_parameters(self, request: Request, call: RemoteCall) -> bytes:
+        """Returns the message that the path and the query describe, encoded."""
+        reader, given = self._managers.reader, query_of(request)
+        if "partition" in request.path_params:
+            given["partition"] = partition_of(reader, request).name
+        elif (found := reader.get_first(given.get("partition", ""))) is not None:
+            given["partition"] = found.name
+        return read_parameters(self._types[call.name][0](), given).SerializeToString()
 
     async def _read_request(self, request: Request, call: RemoteCall) -> bytes:
         """Returns the message that the body describes, encoded."""
@@ -225,7 +333,7 @@ class CallHandlers:
         """Raises 403 or 415 for a change that a page of another origin may have sent, or that comes from another
         machine without permission."""
         types = [value.partition(";")[0].strip().lower() for value in request.headers.getlist("content-type")]
-        if len(types) != 1 or types[0] not in _CHANGE_TYPES:
+        if len(types) != 1 or types[0] not in (JSON_TYPE, YAML_TYPE):
             raise RestError(415, "a request that changes something has to be application/json or application/x-yaml")
         refusal = self._find_refusal(request)
         if refusal:

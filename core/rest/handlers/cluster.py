@@ -10,12 +10,13 @@ from starlette.types import ASGIApp
 
 from kornel.core.domain.secrets import without_secrets
 from kornel.core.rest.handlers.places import partition_of
-from kornel.core.rest.listing import page_answer
+from kornel.core.rest.listing import PAGE_PARAMETERS, page_answer
 from kornel.core.rest.reports import PARTITION_RULES, PartitionPart
+from kornel.core.rest.rows import IN_PARTITION, PREFIX, Row
 from kornel.core.service.machine.loop_time import in_turns
 from kornel.core.telling.core_reader import CoreReader
 from kornel.core.telling.encoding.yunikorn.cluster import CLUSTER, PARTITION, RULE, ClusterEntry
-from kornel.core.telling.encoding.yunikorn.nodes import Utilization
+from kornel.core.telling.encoding.yunikorn.nodes import UTILIZATION, Utilization
 
 
 class ClusterHandlers:
@@ -25,21 +26,25 @@ class ClusterHandlers:
         self._reader = reader
         self._started_ns = started_ns
 
+    @Row(f"{PREFIX}/clusters", "clusters", "Cluster", [CLUSTER], PAGE_PARAMETERS)
     async def clusters(self, request: Request) -> ASGIApp:
-        """Serves route R1."""
+        """Returns the clusters."""
         return await page_answer(request, _keyed_documents(self.cluster_documents(), "partition"), dict)
 
+    @Row(f"{PREFIX}/partitions", "partitions", "Cluster", [PARTITION], PAGE_PARAMETERS)
     async def partitions(self, request: Request) -> ASGIApp:
-        """Serves route R7."""
+        """Returns all partitions."""
         return await page_answer(request, _keyed_documents(self.partition_documents(), "name"), dict)
 
-    async def rules(self, request: Request) -> ASGIApp:
-        """Serves route R8."""
+    @Row(f"{IN_PARTITION}/placementrules", "placementRules", "Partition", [RULE], PAGE_PARAMETERS)
+    async def list_rules(self, request: Request) -> ASGIApp:
+        """Returns the placement rules in force, in the order in which they are tried."""
         found = enumerate(partition_of(self._reader, request).rules())
         return await page_answer(request, ((f"{place:06}", rule) for place, rule in found), RULE.write)
 
-    async def utilization(self, request: Request) -> ASGIApp:
-        """Serves route R25."""
+    @Row(f"{PREFIX}/scheduler/node-utilizations", "nodeUtilizations", "Cluster", [UTILIZATION], PAGE_PARAMETERS)
+    async def count_nodes(self, request: Request) -> ASGIApp:
+        """Returns the numbers of nodes by how full they are, by partition and resource type."""
         documents = []
         for views in self._reader.partitions():
             partition = views.partition()

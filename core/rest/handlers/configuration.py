@@ -15,13 +15,14 @@ from kornel.core.config.text.yaml_reader import MOST_BYTES
 from kornel.core.rest.answers import YAML, json_answer, text_answer
 from kornel.core.rest.configuration_document import Document, as_yaml, complete_document, configuration_document
 from kornel.core.rest.errors import RestError, not_found
-from kornel.core.rest.holds import HOLDS, Holds, OutOfScheduling
-from kornel.core.rest.queries import read_query
-from kornel.core.rest.reports import VALIDATION, Verdict
+from kornel.core.rest.queries import query_of
+from kornel.core.rest.reports import CONFIGURATION, VALIDATION, Verdict
+from kornel.core.rest.rows import JSON_TYPE, PREFIX, YAML_TYPE, Row
 from kornel.core.service.configuration.configuring import Configurator
 from kornel.core.service.managers.managers import Managers, Place
 
 _CHECKSUM_KEY: Final = "checksum: "
+_TOO_LONG: Final = {413: "The text is too long."}
 
 
 class ConfigurationHandlers:
@@ -48,9 +49,11 @@ class ConfigurationHandlers:
                 self._known = configurator, number, document
         return complete_document(self._known[2], place.runner.extra_config())
 
+    @Row(f"{PREFIX}/config", "config", "Configuration", CONFIGURATION, content=(JSON_TYPE, YAML_TYPE))
     async def show(self, request: Request) -> ASGIApp:
-        """Serves route R3. Answers in JSON if the client accepts nothing else, otherwise in YAML. The parameter
-        ``manager`` is Kornel's own and chooses the manager."""
+        """Returns the configuration in force: as JSON for clients that accept only application/json, otherwise as YAML.
+
+        The parameter ``manager`` is Kornel's own and chooses the manager."""
         document = await self.make_document(chosen_place(self._managers, request))
         if request.headers.get("accept") == "application/json":
             return json_answer(document)
@@ -59,25 +62,14 @@ class ConfigurationHandlers:
                 self._as_yaml = document, await asyncio.to_thread(as_yaml, document)
             return text_answer(self._as_yaml[1], content_type=YAML)
 
-    async def holds(self, _request: Request) -> ASGIApp:
-        """Serves a route of Kornel's own: the drains and rollbacks of operators that are in force, and whether the
-        manager is there.
-
-        With several managers, it shows the first one that is gone, and the first rollback.
-        """
-        managers = self._managers
-        drained = [
-            OutOfScheduling(views.shown_name, node_id, drain, views.node(node_id) is not None)
-            for views in managers.reader.partitions()
-            for node_id, drain in sorted(views.operator_drains().items())
-        ]
-        held = [place.configurator.rollback_held for place in managers.registered if place.configurator.rollback_held]
-        present = [place.runner.presence for place in managers.registered]
-        found = next((each for each in present if each is not None and each.gone), next(iter(present), None))
-        return json_answer(HOLDS.write(Holds(drained, found, next(iter(held), None))))
-
+    @Row(
+        f"{PREFIX}/validate-conf", "validateConf", "Configuration", VALIDATION, errors=_TOO_LONG, body=YAML_TYPE,
+        method="POST",
+    )  # fmt: skip
     async def validate(self, request: Request) -> ASGIApp:
-        """Serves route R4. Changes nothing, and answers 200 whatever the text is."""
+        """Checks whether a queue configuration could be used. Changes nothing.
+
+        The status is 200 whatever the text is."""
         try:
             # Room is taken from the first byte on, because bodies that are still arriving take memory as well.
             with self._managers.leader.configurator.judge.rooms.take_room() as add_bytes:
@@ -98,7 +90,7 @@ class ConfigurationHandlers:
 
 def chosen_place(managers: Managers, request: Request) -> Place:
     """Returns the place of the manager that the query names, or of the first one. Raises 404 for an unknown one."""
-    rm_id = read_query(request.scope["query_string"]).get("manager", "")
+    rm_id = query_of(request).get("manager", "")
     found = managers.find(rm_id) if rm_id else managers.leader
     if found is None:
         raise not_found("Resource manager")

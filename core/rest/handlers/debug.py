@@ -13,27 +13,35 @@ from typing import Final
 from starlette.requests import Request
 from starlette.types import ASGIApp
 
+from kornel.core.rest.access import Access
 from kornel.core.rest.answers import HTML, JSON, Answer, json_headers, text_answer
 from kornel.core.rest.routing import redirect_to
+from kornel.core.rest.rows import PREFIX, Row
 
 GO_ONLY: Final = ("allocs", "block", "goroutine", "heap", "mutex", "profile", "symbol", "threadcreate", "trace")
 
 
+@Row("/debug/stack", "stack", "Debug", access=Access.ADMIN)
 async def stack(_request: Request) -> ASGIApp:
-    """Serves the stacks (D1) as text, although the content type says JSON, as in YuniKorn."""
+    """Returns the stacks of threads and tasks, as text.
+
+    The content type says JSON, as in YuniKorn."""
     return Answer([_format_stacks().encode("utf-8", "replace")], JSON, headers=json_headers())
 
 
+@Row(f"{PREFIX}/stack", "stackMoved", "Debug", content=("text/html",), status=301)
 async def stack_moved(_request: Request) -> ASGIApp:
-    """Serves route R26."""
+    """Redirects to the stacks."""
     return redirect_to("/debug/stack")
 
 
+@Row(f"{PREFIX}/fullstatedump", "dumpMoved", "Debug", content=("text/html",), status=301)
 async def dump_moved(_request: Request) -> ASGIApp:
-    """Serves route R26."""
+    """Redirects to the state dump."""
     return redirect_to("/debug/fullstatedump")
 
 
+@Row("/debug/pprof/", tag="Debug", access=Access.ADMIN)
 async def profiles(_request: Request) -> ASGIApp:
     """Serves the list of profiles (D3)."""
     items = "".join(f"<li>{escape(name)}: not available, because it is a format of Go</li>" for name in GO_ONLY)
@@ -42,11 +50,13 @@ async def profiles(_request: Request) -> ASGIApp:
     return text_answer(page, content_type=HTML)
 
 
+@Row("/debug/pprof/cmdline", tag="Debug", access=Access.ADMIN)
 async def command_line(_request: Request) -> ASGIApp:
     """Returns the program's name without its arguments, which may be confidential."""
     return text_answer(f"{sys.argv[0]}\n")
 
 
+@Row("/debug/pprof/{profile}", tag="Debug", access=Access.ADMIN)
 async def no_profile(request: Request) -> ASGIApp:
     """Serves a profile that only a Go program has (D3)."""
     name = request.path_params["profile"]

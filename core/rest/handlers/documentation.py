@@ -8,29 +8,25 @@ from functools import cached_property
 from starlette.requests import Request
 from starlette.types import ASGIApp
 
-from kornel.core.rest.access import Proofs
+from kornel.core.rest.access import Access, Proofs
 from kornel.core.rest.answers import HTML, json_answer, text_answer
 from kornel.core.rest.openapi import docs_page, openapi_document
 from kornel.core.rest.page_links import LINKS, PageLinks
-from kornel.core.rest.routing import Route
+from kornel.core.rest.rows import OBJECT, PREFIX, Row
 
 
 class DocumentationHandlers:
     """Serves the OpenAPI document, the page made from it, and the links; each is made once, at the first request."""
 
-    def __init__(self, version: str, proofs: Proofs, links: PageLinks) -> None:
+    def __init__(self, rows: Sequence[Row], version: str, proofs: Proofs, links: PageLinks) -> None:
+        self._rows = rows
         self._version = version
         self._proofs = proofs
         self._links = json_answer(LINKS.write(links))
-        self._routes: Sequence[Route] = ()
-
-    def describe(self, routes: Sequence[Route]) -> None:
-        """Take the *routes* to be documented."""
-        self._routes = routes
 
     @cached_property
     def _answers(self) -> tuple[ASGIApp, ASGIApp]:
-        document = openapi_document(self._routes, self._version, self._proofs)
+        document = openapi_document(self._rows, self._version, self._proofs)
         page = text_answer(
             docs_page(document),
             content_type=HTML,
@@ -38,14 +34,18 @@ class DocumentationHandlers:
         )
         return json_answer(document), page
 
+    @Row("/openapi.json", "openapi", "Operations", OBJECT, access=Access.OPEN)
+    @Row(f"{PREFIX}/openapi.json", tag="Operations", access=Access.OPEN)
     async def openapi(self, _request: Request) -> ASGIApp:
-        """Returns the OpenAPI document."""
+        """Returns this document."""
         return self._answers[0]
 
-    async def page(self, _request: Request) -> ASGIApp:
+    @Row("/docs", tag="Operations", access=Access.OPEN)
+    async def show_page(self, _request: Request) -> ASGIApp:
         """Returns the same documentation as a page for people."""
         return self._answers[1]
 
+    @Row(f"{PREFIX}/scheduler/links", "links", "Operations", LINKS, ours=True)
     async def show_links(self, _request: Request) -> ASGIApp:
-        """Returns the addresses that the web page links to."""
+        """Returns the addresses to which the web page links."""
         return self._links

@@ -2,26 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from datetime import UTC, datetime
+from inspect import isawaitable
 from typing import Any, Final
 
 import orjson
 from starlette.requests import Request
 from starlette.types import ASGIApp
 
+from kornel.core.rest.access import Access
 from kornel.core.rest.answers import JSON, Answer, json_headers, wants_gzip
 from kornel.core.rest.compression import Body
 from kornel.core.rest.handlers.cluster import ClusterHandlers
 from kornel.core.rest.handlers.configuration import ConfigurationHandlers
 from kornel.core.rest.handlers.history import HistoryHandlers
 from kornel.core.rest.handlers.queues import queue_tree
-from kornel.core.rest.long_answers import LongAnswers
-from kornel.core.rest.queries import read_query
-from kornel.core.rest.reports import DUMP_KEYS, OPEN_STREAM, PARTITION_NODES, OpenStream, PartitionPart
+from kornel.core.rest.queries import query_of
+from kornel.core.rest.reports import DUMP_KEYS, OPEN_STREAM, PARTITION_NODES, STATE_DUMP, OpenStream, PartitionPart
+from kornel.core.rest.rows import Parameter, Row
 from kornel.core.rest.turns import gather_items
 from kornel.core.service.callbacks.callback_board import CallbackBoard, NoStateDump
 from kornel.core.service.callbacks.state_dumps import BadStateDump, read_state_dump
+from kornel.core.service.calls.long_answers import LongAnswers
 from kornel.core.service.events.event_streams import StreamPlaces
 from kornel.core.service.machine.clock import SECOND_NS, Clock
 from kornel.core.service.machine.loop_time import WaitingLine, in_turns
@@ -36,8 +39,7 @@ MOST_DUMPS: Final = 16
 """The most dumps that wait or are being made; one is made at a time."""
 
 _INDENT: Final = orjson.OPT_INDENT_2
-
-Part = Callable[[], Awaitable[Any]]
+_PARTS: Final = (Parameter("include", "Extension: only these parts of the state, separated by commas."),)
 
 
 class DumpHandlers:
@@ -66,9 +68,10 @@ class DumpHandlers:
         self._long_answers = long_answers
         self._line = WaitingLine(MOST_DUMPS, "too many state dumps are being made")
 
+    @Row("/debug/fullstatedump", "fullStateDump", "Debug", STATE_DUMP, _PARTS, {400: ""}, access=Access.ADMIN)
     async def dump(self, request: Request) -> ASGIApp:
-        """Serves route D2."""
-        wanted = read_query(request.scope["query_string"]).get("include", "")
+        """Returns the full state of the core in one answer."""
+        wanted = query_of(request).get("include", "")
         names = {name for name in wanted.split(",") if name} or set(DUMP_KEYS)
         async with self._line.take_turn():
             body = await self._make_dump(names | {"timestamp"}, compress=wants_gzip(request.scope))
@@ -87,25 +90,26 @@ class DumpHandlers:
 
     async def _dump_pieces(self, names: set[str], diagnostics: dict[str, Any]) -> AsyncIterator[bytes]:
         opening = b"{"
-        parts: Mapping[str, Part] = {
-            "timestamp": _part_at_once(self._clock.now_ns),
-            "partitions": _part_at_once(self._cluster.partition_documents),
+        parts: Mapping[str, Callable[[], Any]] = {
+            "timestamp": self._clock.now_ns,
+            "partitions": self._cluster.partition_documents,
             "applications": self._applications,
-            "appHistory": _part_at_once(self._history.application_documents),
-            "containerHistory": _part_at_once(self._history.container_documents),
+            "appHistory": self._history.application_documents,
+            "containerHistory": self._history.container_documents,
             "nodes": self._nodes,
-            "clusterInfo": _part_at_once(self._cluster.cluster_documents),
+            "clusterInfo": self._cluster.cluster_documents,
             "queues": self._queues,
-            DIAGNOSTICS: _part_at_once(lambda: diagnostics),
-            "logLevel": _part_at_once(self._log_level),
+            DIAGNOSTICS: lambda: diagnostics,
+            "logLevel": self._log_level,
             "config": self._config,
-            "placementRules": _part_at_once(self._cluster.rule_documents),
-            "eventStreams": _part_at_once(self._stream_documents),
+            "placementRules": self._cluster.rule_documents,
+            "eventStreams": self._stream_documents,
         }
         for name in DUMP_KEYS:
             if name not in names:
                 continue
-            value = await parts[name]()
+            made = parts[name]()
+            value = await made if isawaitable(made) else made
             if not value:
                 continue
             yield opening + b'\n  "' + name.encode() + b'": '
@@ -161,13 +165,6 @@ async def _diagnostics_of(callbacks: CallbackBoard) -> dict[str, Any]:
         return {"Error": str(reason)}
     except NoStateDump as reason:
         return {"empty": str(reason)}
-
-
-def _part_at_once(make: Callable[[], Any]) -> Part:
-    async def make_part() -> Any:
-        return make()
-
-    return make_part
 
 
 def _write_time(ns: int) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 import orjson
 from starlette.requests import Request
 from starlette.types import ASGIApp
@@ -9,10 +11,23 @@ from starlette.types import ASGIApp
 from kornel.core.rest.answers import JSON, Answer, json_headers
 from kornel.core.rest.errors import RestError
 from kornel.core.rest.event_streams import EventStream, EventStreams
-from kornel.core.rest.queries import read_positive, read_query, read_unsigned
+from kornel.core.rest.queries import query_of, read_positive, read_unsigned
+from kornel.core.rest.rows import POSITIVE, PREFIX, UNSIGNED, Parameter, Row
 from kornel.core.rest.turns import encode_list
 from kornel.core.service.events.event_journal import EventJournal
 from kornel.core.telling.encoding.yunikorn.events import EVENT, EVENT_BATCH, EventBatch
+
+_NUMBERS: Final = (
+    Parameter("start", "Number of the first event; 0 by default.", UNSIGNED),
+    Parameter("count", "The most events in the answer; never more than the configured number.", POSITIVE),
+)
+_FOLLOWED: Final = (
+    Parameter("count", "Number of the newest stored events that come first.", UNSIGNED),
+    Parameter("start", "Extension: number of the first event.", UNSIGNED),
+)
+_LINES: Final = ("application/x-ndjson",)
+_DISABLED: Final = {500: "Event tracking is disabled."}
+_NO_STREAM: Final = {**_DISABLED, 503: "Too many streaming connections."}
 
 
 class EventHandlers:
@@ -22,11 +37,12 @@ class EventHandlers:
         self._journal = journal
         self._streams = streams
 
+    @Row(f"{PREFIX}/events/batch", "eventBatch", "Events", EVENT_BATCH, _NUMBERS, _DISABLED, long=True)
     async def batch(self, request: Request) -> ASGIApp:
-        """Serves route R22."""
+        """Returns events by their numbers."""
         self._require_tracking()
         journal = self._journal
-        query = read_query(request.scope["query_string"])
+        query = query_of(request)
         most = journal.settings.response_size
         count = min(read_positive(query, "count", most), most)
         start = read_unsigned(query, "start", 0)
@@ -38,13 +54,14 @@ class EventHandlers:
         chunks[-1] = chunks[-1].rstrip(b"\n")
         return Answer([*chunks, b"}\n"], JSON, headers=json_headers())
 
+    @Row(f"{PREFIX}/events/stream", "eventStream", "Events", None, _FOLLOWED, _NO_STREAM, _LINES)
     async def stream(self, request: Request) -> ASGIApp:
-        """Serves route R23. The parameter ``start``, which is Kornel's own, resumes at an ID."""
+        """Returns events as they happen, one JSON object per line; the answer never ends."""
         self._require_tracking()
         client = request.scope.get("client")
         place = self._streams.take_place(client[0] if client else "")
         try:
-            query = read_query(request.scope["query_string"])
+            query = query_of(request)
             newest = read_unsigned(query, "count", 0)
             start = (
                 read_unsigned(query, "start", 0) if query.get("start") else self._journal.events.newest_start(newest)

@@ -13,7 +13,8 @@ from kornel.core.domain.effects import PreemptionDecided
 from kornel.core.rest.answers import JSON, Answer, json_answer, json_headers
 from kornel.core.rest.errors import RestError
 from kornel.core.rest.handlers.places import partition_of, partition_or_none
-from kornel.core.rest.queries import read_positive, read_query, read_unsigned
+from kornel.core.rest.queries import query_of, read_positive, read_unsigned
+from kornel.core.rest.rows import IN_PARTITION, NAME, POSITIVE, UNSIGNED, Parameter, Row
 from kornel.core.rest.turns import encode_list
 from kornel.core.service.events.event_journal import EventJournal
 from kornel.core.service.managers.managers import Managers
@@ -21,16 +22,25 @@ from kornel.core.telling.allocations.explanation import Report
 from kornel.core.telling.encoding.yunikorn.explanations import (
     DECISION,
     DECISION_BATCH,
+    EXPLANATION,
     DecisionBatch,
     NumberedDecision,
     write_explanation,
 )
-from kornel.core.telling.encoding.yunikorn.preemption_kinds import write_preemption_kinds
 from kornel.core.telling.explain import Named, NamedOnNode, NodeUse
 from kornel.core.telling.nodes.node_reports import AskOnNode, NodeReport
 
 MOST_DECISIONS: Final = 1_000
 """The most decisions in one answer, whatever a client asks for."""
+_SUBJECTS: Final = (
+    Parameter("key", "Key of an ask or allocation, or an application ID.", NAME),
+    Parameter("node", "A node: why the ask is not there; without key: why the node is used as it is.", NAME),
+)
+_NO_SUBJECT: Final = {400: "Neither key nor node.", 404: "No such partition or node, or nothing has this key."}
+_NUMBERS: Final = (
+    Parameter("start", "Number of the first decision; without it, the answer has the newest.", UNSIGNED),
+    Parameter("limit", "The most entries to look at; never more than 1000.", POSITIVE),
+)
 
 
 class ExplanationHandlers:
@@ -40,11 +50,15 @@ class ExplanationHandlers:
         self._managers = managers
         self._journal = journal
 
+    @Row(f"{IN_PARTITION}/explain", "explain", "Explanations", EXPLANATION, _SUBJECTS, _NO_SUBJECT, ours=True)
     async def explain(self, request: Request) -> ASGIApp:
-        """Returns the same answer as ``kornel.v1.ExplainService.Explain``."""
+        """Tells why an ask waits, what an application waits for, or who took an allocation's room; with a node, why the
+        ask is not there, or why the node is used as it is.
+
+        It is the answer of ``kornel.v1.ExplainService.Explain``."""
         # An unknown partition is reported before any other mistake of the request.
         partition_of(self._managers.reader, request)
-        query = read_query(request.scope["query_string"])
+        query = query_of(request)
         key, node = query.get("key", ""), query.get("node", "")
         if not key and not node:
             raise RestError(400, "give key (an ask, an allocation or an application), node (a node ID), or both")
@@ -63,14 +77,13 @@ class ExplanationHandlers:
             return reader.explain(Named(key))
         return reader.explain(NamedOnNode(key, node)) if key else reader.explain(NodeUse(node))
 
-    async def kinds(self, request: Request) -> ASGIApp:
-        """Returns the kinds of preemption, with the words that explain their decisions."""
-        return json_answer(write_preemption_kinds())
-
+    @Row(f"{IN_PARTITION}/preemptions", "preemptions", "Explanations", DECISION_BATCH, _NUMBERS, ours=True, long=True)
     async def preemptions(self, request: Request) -> ASGIApp:
-        """Returns attempts to preempt that had a result. Their numbers have gaps where other decisions were made."""
+        """Returns decisions to preempt, the oldest first.
+
+        These are attempts that had a result. Their numbers have gaps where other decisions were made."""
         name = partition_of(self._managers.reader, request).name
-        query = read_query(request.scope["query_string"])
+        query = query_of(request)
         count = min(read_positive(query, "limit", MOST_DECISIONS), MOST_DECISIONS)
         ring = self._journal.decisions
         start = (

@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Final
 
 from starlette.requests import Request
 from starlette.types import ASGIApp
 
+from kornel.core.rest.access import Access
 from kornel.core.rest.answers import json_answer, text_answer
 from kornel.core.rest.errors import RestError
-from kornel.core.rest.queries import read_flag, read_query
+from kornel.core.rest.queries import query_of, read_flag
 from kornel.core.rest.reports import HEALTH
+from kornel.core.rest.rows import FLAG, PREFIX, Parameter, Row
 from kornel.core.service.managers.health import HealthKeeper
+
+_STRICT: Final = (Parameter("strict", "Extension: 503 when the report has a problem.", FLAG),)
+_UNHEALTHY: Final = {404: "There is no report yet.", 503: "The report has a problem (with strict)."}
 
 
 class HealthHandlers:
@@ -21,21 +27,27 @@ class HealthHandlers:
         self._keeper = keeper
         self._ready = ready
 
+    @Row(f"{PREFIX}/scheduler/healthcheck", "healthcheck", "Operations", HEALTH, _STRICT, _UNHEALTHY)
     async def report(self, request: Request) -> ASGIApp:
-        """Serves route R24."""
+        """Returns the latest health report; 200 even when it reports a problem."""
         report = self._keeper.report
         if report is None:
             raise RestError(404, "Health check is not available")
-        strict = read_flag(read_query(request.scope["query_string"]), "strict")
+        strict = read_flag(query_of(request), "strict")
         return json_answer(HEALTH.write(report), status=503 if strict and not report.healthy else 200)
 
+    @Row("/healthz/ready", "ready", "Operations", None, (), {503: "Not now."}, ("text/plain",), access=Access.OPEN)
     async def ready(self, _request: Request) -> ASGIApp:
-        """Serves a route of Kornel's own that tells whether the core takes requests. It does not tell whether all is
-        well, because an unhealthy core still schedules."""
+        """Tells whether the core accepts requests.
+
+        It does not tell whether all is well, because an unhealthy core still schedules."""
         ready = self._ready()
         return text_answer("ready\n" if ready else "not ready\n", status=200 if ready else 503)
 
 
+@Row("/healthz/live", "live", "Operations", content=("text/plain",), access=Access.OPEN)
 async def live(_request: Request) -> ASGIApp:
-    """Answers 200 as long as the event loop runs, which is what this probe asks."""
+    """Answers as long as the process runs.
+
+    It needs the event loop, which is what this probe asks about."""
     return text_answer("ok\n", headers=[("Cache-Control", "no-store")])

@@ -10,6 +10,7 @@ from starlette.types import ASGIApp
 
 from kornel.core.metrics.exposition import CONTENT_TYPE
 from kornel.core.rest.answers import Answer, wants_gzip
+from kornel.core.rest.rows import PREFIX, Row
 from kornel.core.rest.turns import make_body
 from kornel.core.service.machine.loop_time import WaitingLine
 
@@ -27,8 +28,9 @@ class MetricsHandlers:
         self._exposition = exposition
         self._line = WaitingLine(MOST_WAITING, "too many scrapes at once")
 
+    @Row(f"{PREFIX}/metrics", "metrics", "Operations", content=("text/plain",))
     async def scrape(self, request: Request) -> ASGIApp:
-        """Serves route R2."""
+        """Returns the metrics for Prometheus."""
         async with self._line.take_turn():
             body = await make_body(self._exposition(), compress=wants_gzip(request.scope))
         return Answer(body.chunks, CONTENT_TYPE, compress=False, encoded=body.encoded)

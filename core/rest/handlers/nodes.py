@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import lru_cache
-from typing import Any
+from typing import Any, Final
 
 import orjson
 from starlette.requests import Request
@@ -13,14 +13,46 @@ from starlette.types import ASGIApp
 from kornel.core.rest.answers import json_answer
 from kornel.core.rest.errors import RestError, not_found
 from kornel.core.rest.handlers.places import partition_of
-from kornel.core.rest.listing import Wishes, list_answer, page_in_order, page_of, pieces_answer, wishes_of
+from kornel.core.rest.listing import (
+    PAGE_PARAMETERS,
+    SUMMARY,
+    Wishes,
+    list_answer,
+    page_answer,
+    page_in_order,
+    page_of,
+    pieces_answer,
+    wishes_of,
+)
+from kornel.core.rest.queries import query_of
+from kornel.core.rest.rows import FLAG, IN_PARTITION, Parameter, Row, any_case
 from kornel.core.rest.sorting import NODES, Order, Value
 from kornel.core.rest.turns import gather_items
-from kornel.core.telling.claims.claim_views import UnknownClaimKind, select_claims
+from kornel.core.telling.claims.claim_views import ClaimKind, UnknownClaimKind, select_claims
 from kornel.core.telling.core_reader import CoreReader
-from kornel.core.telling.encoding.yunikorn.nodes import write_claim, write_domain, write_node, write_node_summary
+from kornel.core.telling.encoding.yunikorn.nodes import (
+    CLAIM,
+    DOMAIN,
+    NODE,
+    write_node,
+    write_node_summary,
+)
 from kornel.core.telling.nodes.node_views import NodeSummary, NodeView
 from kornel.core.telling.reader import PartitionReader
+
+_NODE_PARAMETERS: Final = (
+    *PAGE_PARAMETERS,
+    NODES.parameter,
+    SUMMARY,
+    Parameter("schedulable", "Extension: only schedulable nodes (true), or only the others (false).", FLAG),
+)
+_DOMAIN_PARAMETERS: Final = (*PAGE_PARAMETERS, Parameter("level", "Only domains of this level, such as rack."))
+_NO_LEVEL: Final = {404: "There is no such partition or level."}
+_CLAIM_PARAMETERS: Final = (
+    *PAGE_PARAMETERS,
+    Parameter("node", "Only claims on this node."),
+    Parameter("kind", "Only firm, or only saved claims.", any_case(*ClaimKind, empty=True)),
+)
 
 
 class NodeHandlers:
@@ -30,8 +62,9 @@ class NodeHandlers:
     def __init__(self, reader: CoreReader) -> None:
         self._reader = reader
 
+    @Row(f"{IN_PARTITION}/nodes", "nodes", "Partition", [NODE], _NODE_PARAMETERS, long=True)
     async def nodes(self, request: Request) -> ASGIApp:
-        """Serves route R11."""
+        """Returns all nodes with what runs on them."""
         views, wishes = partition_of(self._reader, request), wishes_of(request)
         wanted, order = _is_schedulable(wishes), NODES.find_order(wishes.query)
         if wishes.plain and wanted is None and order is None:
@@ -53,37 +86,37 @@ class NodeHandlers:
         documents = _make_documents(views, page, summary=wishes.summary)
         return await list_answer(request, documents, wishes, more=more, total=len(summaries))
 
+    @Row(f"{IN_PARTITION}/node/{{node}}", "node", "Partition", NODE)
     async def node(self, request: Request) -> ASGIApp:
-        """Serves route R12."""
+        """Returns one node."""
         found = partition_of(self._reader, request).node(request.path_params["node"])
         if found is None:
             raise not_found("Node")
         return json_answer(write_node(found))
 
+    @Row(
+        f"{IN_PARTITION}/domains", "domains", "Partition", [DOMAIN], _DOMAIN_PARAMETERS, _NO_LEVEL, ours=True, long=True
+    )
     async def domains(self, request: Request) -> ASGIApp:
-        """Serves route X16."""
-        views, wishes = partition_of(self._reader, request), wishes_of(request)
-        level = wishes.query.get("level", "")
+        """Returns the domains of the topology, such as racks, and their free room."""
+        views = partition_of(self._reader, request)
+        level = query_of(request).get("level", "")
         if level and all(level != known.name for known in views.topology_levels()):
             raise not_found("Level")
         # The character that joins the parts sorts before all others, so paths keep the order that they have in parts.
         found = [("\0".join(view.path), view) for view in await gather_items(views.domains(level))]
-        page, more = page_of(found, wishes)
-        total = None if wishes.plain else len(found)
-        return await list_answer(request, map(write_domain, page), wishes, more=more, total=total)
+        return await page_answer(request, found, DOMAIN.write)
 
+    @Row(f"{IN_PARTITION}/claims", "claims", "Partition", [CLAIM], _CLAIM_PARAMETERS, ours=True, long=True)
     async def claims(self, request: Request) -> ASGIApp:
-        """Serves route X17."""
-        views, wishes = partition_of(self._reader, request), wishes_of(request)
-        node_id, kind = wishes.query.get("node", ""), wishes.query.get("kind", "")
+        """Returns the room that is kept for asks which are not placed yet."""
+        views, query = partition_of(self._reader, request), query_of(request)
         try:
-            selected = select_claims(views.claims(), kind, node_id=node_id)
+            selected = select_claims(views.claims(), query.get("kind", ""), node_id=query.get("node", ""))
         except UnknownClaimKind as error:
             raise RestError(400, str(error)) from error
         found = [(claim.sort_key, claim) for claim in await gather_items(selected)]
-        page, more = page_of(found, wishes)
-        total = None if wishes.plain else len(found)
-        return await list_answer(request, map(write_claim, page), wishes, more=more, total=total)
+        return await page_answer(request, found, CLAIM.write)
 
 
 @lru_cache(maxsize=8)  # The same fields give the same function: results are kept for the function that made them.

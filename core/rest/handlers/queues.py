@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 from starlette.requests import Request
 from starlette.types import ASGIApp
@@ -11,14 +11,22 @@ from starlette.types import ASGIApp
 from kornel.core.rest.answers import json_answer
 from kornel.core.rest.errors import not_found
 from kornel.core.rest.handlers.places import known_queue, partition_of, queue_path
-from kornel.core.rest.listing import page_answer
-from kornel.core.rest.queries import read_query
+from kornel.core.rest.listing import PAGE_PARAMETERS, page_answer
+from kornel.core.rest.queries import query_of
+from kornel.core.rest.rows import IN_PARTITION, Parameter, Row
 from kornel.core.rest.sorting import QUEUES
 from kornel.core.rest.turns import gather_items
 from kornel.core.service.machine.loop_time import in_turns
 from kornel.core.telling.core_reader import CoreReader
-from kornel.core.telling.encoding.yunikorn.queues import QueueTree, write_queue
+from kornel.core.telling.encoding.yunikorn.queues import QUEUE, QueueTree, write_queue
 from kornel.core.telling.reader import PartitionReader
+
+_SUBTREE: Final = Parameter("subtree", "With any value, the answer also has all queues below.")
+_LIST_PARAMETERS: Final = (
+    *PAGE_PARAMETERS,
+    QUEUES.parameter,
+    Parameter("queuePrefix", "Only queues whose path begins so."),
+)
 
 
 class QueueHandlers:
@@ -27,25 +35,28 @@ class QueueHandlers:
     def __init__(self, reader: CoreReader) -> None:
         self._reader = reader
 
+    @Row(f"{IN_PARTITION}/queues", "queues", "Partition", QUEUE, long=True)
     async def tree(self, request: Request) -> ASGIApp:
-        """Serves route R9."""
+        """Returns the root queue with all others in it."""
         return json_answer(await queue_tree(partition_of(self._reader, request)))
 
+    @Row(f"{IN_PARTITION}/queues/flat", "queueList", "Partition", [QUEUE], _LIST_PARAMETERS, ours=True, long=True)
     async def flat(self, request: Request) -> ASGIApp:
-        """Returns all queues as a flat list in the order of their paths."""
+        """Returns all queues as a flat list, sorted by path."""
         views = partition_of(self._reader, request)
-        prefix = read_query(request.scope["query_string"]).get("queuePrefix", "").lower()
+        prefix = query_of(request).get("queuePrefix", "").lower()
         found = [
             view for view in await gather_items(views.queues("root", subtree=True)) if view.path.startswith(prefix)
         ]
         show = partial(write_queue, partition=views.partition().name)
         return await page_answer(request, ((view.path, view) for view in found), show, QUEUES)
 
+    @Row(f"{IN_PARTITION}/queue/{{queue}}", "queue", "Partition", QUEUE, (_SUBTREE,), long=True)
     async def queue(self, request: Request) -> ASGIApp:
-        """Serves route R10."""
+        """Returns one queue."""
         views = partition_of(self._reader, request)
         path = known_queue(views, queue_path(request))
-        subtree = "subtree" in read_query(request.scope["query_string"])
+        subtree = "subtree" in query_of(request)
         return json_answer(await _make_tree(views, path, QueueTree(), subtree=subtree))
 
 

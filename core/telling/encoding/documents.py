@@ -83,6 +83,9 @@ def apart(kind: Kind, *, promised: bool = False) -> Row:
 
 Rows = Mapping[str, Row]
 
+DOCUMENTS: Final[dict[str, Document[Any]]] = {}
+"""All documents that have names."""
+
 
 class Document(Generic[RecordT]):
     """Writes records of one class as JSON objects, and describes these.
@@ -114,6 +117,8 @@ class Document(Generic[RecordT]):
             description,
         )
         self.write: Final[Callable[[RecordT], dict[str, Any]]] = _make_writer(name or record.__name__, self.rows)
+        if name:
+            DOCUMENTS[name] = self
 
     def writing_without(self, *names: str) -> Callable[[RecordT], dict[str, Any]]:
         """Returns a function that writes the document without the fields *names*."""
@@ -159,7 +164,7 @@ class Described(NamedTuple):
 
 def nested(document: Document[Any]) -> Kind:
     """Returns the kind of values that *document* writes."""
-    return Kind(_schema_of(document), document.write, document, document.hollow)
+    return Kind(refer_to(document), document.write, document, document.hollow)
 
 
 def listed(document: Document[Any], **more: Any) -> Kind:
@@ -169,7 +174,7 @@ def listed(document: Document[Any], **more: Any) -> Kind:
         one = document.write
         return [one(record) for record in records]
 
-    return Kind({"type": "array", **more, "items": _schema_of(document)}, write, document)
+    return Kind({"type": "array", **more, "items": refer_to(document)}, write, document)
 
 
 def nested_itself(document: Document[Any]) -> Kind:
@@ -178,7 +183,7 @@ def nested_itself(document: Document[Any]) -> Kind:
     def write(record: Any) -> dict[str, Any]:
         return document.write(record)
 
-    return Kind(_schema_of(document), write)
+    return Kind(refer_to(document), write)
 
 
 def object_schema(properties: Schema, required: list[str], description: str = "") -> Schema:
@@ -191,7 +196,8 @@ def object_schema(properties: Schema, required: list[str], description: str = ""
     return schema
 
 
-def _schema_of(document: Document[Any]) -> Schema:
+def refer_to(document: Document[Any]) -> Schema:
+    """Returns a reference to the schema of *document*, or, without a name, the schema itself."""
     return {"$ref": f"#/components/schemas/{document.name}"} if document.name else document.schema
 
 

@@ -10,13 +10,14 @@ from pathlib import Path
 import httpx
 import pytest
 from starlette.requests import Request
-from starlette.types import Receive, Scope, Send
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from kornel.core.rest.access import Access
 from kornel.core.rest.answers import json_answer, text_answer
 from kornel.core.rest.errors import RestError
 from kornel.core.rest.handlers.debug import stack
-from kornel.core.rest.routing import Route, Router, Table
+from kornel.core.rest.routing import Router
+from kornel.core.rest.rows import Row
 from kornel.core.service.logs.logs import LogFormat, LogLevel, build_logger
 from tests.e2e.harness import create, node_request
 from tests.e2e.rest.shim import PREFIX, Cluster
@@ -82,7 +83,7 @@ class Bouncer:
         """Nothing was noted."""
 
 
-async def _hello(_request: Request) -> object:
+async def _hello(_request: Request) -> ASGIApp:
     return json_answer({"hello": "world"})
 
 
@@ -95,9 +96,9 @@ async def _page(scope: Scope, receive: Receive, send: Send) -> None:
     [("/read", 200, "world"), ("/admin", 401, "say who you are"), ("/", 200, "page /"), ("/x/y", 200, "page /x/y")],
 )
 async def test_door_and_page(path: str, status: int, text: str) -> None:
-    routes = [Route("/read", _hello), Route("/admin", stack, access=Access.ADMIN)]  # type: ignore[arg-type]
+    rows = [(Row("/read"), _hello), (Row("/admin", access=Access.ADMIN), stack)]
     logger = build_logger(LogFormat.CONSOLE, LogLevel.ERROR)
-    app = Router(Table(routes), logger=logger, door=Bouncer(), otherwise=_page)
+    app = Router(rows, logger=logger, door=Bouncer(), otherwise=_page)
     async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://core") as client:
         answer = await client.get(path)
         assert (await client.options("/admin")).status_code == HTTPStatus.OK

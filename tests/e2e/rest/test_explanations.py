@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kornel.core.rest.schemas import SCHEMAS
+from kornel.core.telling.encoding.documents import DOCUMENTS
 from kornel.si.v1 import si_pb2 as si
 from tests.e2e.rest.shim import Cluster, P
 from tests.e2e.rest.test_openapi import closed
@@ -30,7 +30,7 @@ def check(name: str, document: Any) -> None:
     """*document* is as the OpenAPI document says, and says nothing that is not described."""
     import jsonschema_rs  # noqa: PLC0415
 
-    schemas = {known: closed(described) for known, described in SCHEMAS.items()}
+    schemas = {known: closed(document.schema) for known, document in DOCUMENTS.items()}
     schema = {"$ref": f"#/components/schemas/{name}", "components": {"schemas": schemas}}
     jsonschema_rs.validator_for(schema).validate(document)
 

@@ -24,7 +24,7 @@ from schemathesis.specs.openapi.checks import (
     status_code_conformance,
 )
 
-from kornel.core.rest.schemas import SCHEMAS
+from kornel.core.telling.encoding.documents import DOCUMENTS
 from tests.e2e.rest.shim import PREFIX, Cluster, P, rest_cluster
 from tests.e2e.rest.test_pages import pages
 
@@ -124,11 +124,11 @@ async def test_answers_have_the_shapes_that_are_documented(busy: Cluster, path: 
     item = {"$ref": f"#/components/schemas/{name}"}
     schema = {
         **({"type": "array", "items": item} if kind else item),
-        "components": {"schemas": {known: closed(described) for known, described in SCHEMAS.items()}},
+        "components": {"schemas": {known: closed(document.schema) for known, document in DOCUMENTS.items()}},
     }
     answer = (await busy.http.get(path)).json()
     assert answer
-    schema["components"]["schemas"]["Configuration"] = SCHEMAS["Configuration"]  # type: ignore[index]
+    schema["components"]["schemas"]["Configuration"] = DOCUMENTS["Configuration"].schema  # type: ignore[index]
     jsonschema_rs.Draft202012Validator(schema).validate(answer)
 
 
@@ -165,7 +165,7 @@ async def test_document_is_served_and_sound(fresh: Cluster) -> None:
     assert len(named) == len(set(named)) >= 30
     assert len([path for path in document["paths"] if path.startswith(PREFIX)]) == 56
     references = set(re.findall(r"#/components/schemas/(\w+)", str(document)))
-    assert references <= set(SCHEMAS)
+    assert references <= set(DOCUMENTS)
 
 
 async def test_page_needs_nobody_else(fresh: Cluster) -> None:

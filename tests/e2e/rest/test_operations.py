@@ -253,12 +253,12 @@ async def test_a_core_on_its_way_down_does_not_become_ready_again() -> None:
     """Its journal may be written again meanwhile; nobody may send it anything for that."""
     async with running_core() as core:
         core.server._on_journal_problem("the database cannot be reached")
-        assert not core.server._ready
+        assert not core.server.readiness.ready
         core.server._on_journal_problem("")
-        assert core.server._ready
+        assert core.server.readiness.ready
         core.server._on_journal_problem("the database cannot be reached")
     core.server._on_journal_problem("")
-    assert not core.server._ready
+    assert not core.server.readiness.ready
 
 
 def test_level_of_logs_follows_the_settings() -> None:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from typing import Any
-from unittest.mock import create_autospec
 
 import pytest
 
 from kornel.core.rest.access import NO_PROOFS, Proofs
+from kornel.core.rest.application import all_rows
 from kornel.core.rest.openapi import docs_page, openapi_document
-from kornel.core.rest.routes import Handlers, all_routes
 
 READ, ADMIN, OPEN = "/ws/v1/partitions", "/debug/stack", "/healthz/live"
 TOKEN_OR_NOBODY = [{"bearer": ["read"]}, {}]
@@ -17,7 +16,7 @@ CERTIFICATE_AND_PERHAPS_TOKEN = [{"certificate": ["read"]}, {"certificate": [], 
 
 
 def described(proofs: Proofs) -> dict[str, Any]:
-    return openapi_document(all_routes(create_autospec(Handlers, instance=True)), "1", proofs)
+    return openapi_document(all_rows(), "1", proofs)
 
 
 @pytest.mark.parametrize(

@@ -9,18 +9,22 @@ from types import SimpleNamespace
 
 import pytest
 
-from kornel.core.service.calls.long_lists import MOST_WAITING, STEP_S, ListPage, LongLists
+from kornel.core.service.calls.long_answers import MOST_PAGES, STEP_S, ListPage, LongAnswers
 from kornel.core.service.machine import loop_time
 from kornel.core.service.wire.status_codes import TooMany
 
 
 def test_a_page_ends_where_it_is_full() -> None:
     async def make(size: int) -> ListPage[int, str]:
-        return await LongLists().make_page(lambda: range(10), size, str, lambda item: item % 2 == 1)
+        return await make_lists().make_page(lambda: range(10), size, str, lambda item: item % 2 == 1)
 
     assert asyncio.run(make(2)) == ListPage(["1", "3"], 3, more=True)
     assert asyncio.run(make(5)) == ListPage(["1", "3", "5", "7", "9"], 9, more=False)
-    assert asyncio.run(LongLists().make_page(lambda: (), 5, str)) == ListPage([], None, more=False)
+    assert asyncio.run(make_lists().make_page(lambda: (), 5, str)) == ListPage([], None, more=False)
+
+
+def make_lists() -> LongAnswers:
+    return LongAnswers(at_once=1, waiting=MOST_PAGES)
 
 
 AT_ONCE = 50
@@ -45,7 +49,7 @@ def test_each_turn_of_the_loop_has_one_step_of_one_list_at_most() -> None:
 
     async def make_all() -> None:
         nonlocal turn
-        lists = LongLists()
+        lists = make_lists()
         making = [asyncio.create_task(lists.make_page(lambda: range(1_000), 500, encode)) for _ in range(30)]
         while not all(task.done() for task in making):
             turn += 1
@@ -65,7 +69,7 @@ def test_a_list_is_read_when_its_turn_comes_and_not_before() -> None:
         return iter(tuple(current))
 
     async def make_two() -> ListPage[int, int]:
-        lists = LongLists()
+        lists = make_lists()
         first = asyncio.create_task(lists.make_page(lambda: range(AT_ONCE * 4), AT_ONCE * 4, int))
         second = asyncio.create_task(lists.make_page(read, 5, int))
         await asyncio.sleep(0)
@@ -78,8 +82,8 @@ def test_a_list_is_read_when_its_turn_comes_and_not_before() -> None:
 
 def test_too_many_callers_are_refused() -> None:
     async def make() -> list[object]:
-        lists = LongLists()
-        wanted = [lists.make_page(lambda: range(AT_ONCE + 1), 1_000, str) for _ in range(MOST_WAITING + 3)]
+        lists = make_lists()
+        wanted = [lists.make_page(lambda: range(AT_ONCE + 1), 1_000, str) for _ in range(1 + MOST_PAGES + 3)]
         return await asyncio.gather(*wanted, return_exceptions=True)
 
     found = asyncio.run(make())

@@ -225,7 +225,6 @@ ASK_ON_NODE: Final = Document(
     description="Why an ask is, or is not, on one node. elsewhere: what keeps it waiting whatever the node.",
 )
 
-
 NODE_REPORT: Final = Document(
     "NodeReport",
     NodeReport,

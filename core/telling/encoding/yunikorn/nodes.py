@@ -132,8 +132,6 @@ DOMAIN: Final = Document(
     },
 )
 
-write_domain: Final = DOMAIN.write
-
 CLAIM: Final = Document(
     "Claim",
     ClaimView,
@@ -154,8 +152,6 @@ CLAIM: Final = Document(
         "lapses": if_set(TIME_NS, "lapses_ns"),
     },
 )
-
-write_claim: Final = CLAIM.write
 
 
 class _Bucket(NamedTuple):

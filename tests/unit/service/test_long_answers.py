@@ -6,8 +6,8 @@ import asyncio
 
 import pytest
 
-from kornel.core.rest import long_answers
-from kornel.core.rest.long_answers import COUNTED_FROM, MADE_AT_ONCE, MOST_BYTES, MOST_WAITING, LongAnswers
+from kornel.core.service.calls import long_answers
+from kornel.core.service.calls.long_answers import COUNTED_FROM, MADE_AT_ONCE, MOST_BYTES, MOST_WAITING, LongAnswers
 from kornel.core.service.wire.status_codes import TooMany
 from tests.patience import PATIENCE_S
 from tests.waiting import until
