@@ -183,6 +183,7 @@ def _to_row(task: Task) -> tuple[object, ...]:
 
 def _from_row(row: tuple[Any, ...]) -> Task:
     job, index, state, *others, gpus, losses = row
-    task = Task(job, index, TaskState(state), *others, losses)
+    task = Task(job, index, TaskState(state), *others)
+    task.losses = losses
     task.gpus = tuple(filter(None, gpus.split(",")))
     return task

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -233,9 +233,12 @@ async def test_what_is_lost_again_and_again_fails(world: World, monkeypatch: pyt
     """The first loss costs nothing, further ones growing pauses, the seventh in a row the job; a long run counts as
     none."""
     pauses: list[float] = []
-    monkeypatch.setattr(
-        asyncio.get_running_loop(), "call_later", lambda pause_s, act, *given: (pauses.append(pause_s), act(*given))
-    )
+
+    def pass_over(pause_s: float, act: Callable[..., None], *given: object) -> None:
+        pauses.append(pause_s)
+        act(*given)
+
+    monkeypatch.setattr(asyncio.get_running_loop(), "call_later", pass_over)
     job = world.dispatcher.submit(SPEC)
     (task,) = job.tasks.values()
     for attempt, ran_s in enumerate((1.0, 1.0, 4000.0, *[1.0] * 6), 1):
