@@ -201,6 +201,7 @@ APPLICATION_REPORT: Final = Document(
             "asks",
         ),
         "preempted": if_any(listed(PREEMPTED), "preempted"),
+        "remarks": if_any(TEXTS, "remarks"),
     },
 )
 
