@@ -120,7 +120,7 @@ BOUNDS = {
     "core/laws": Bounds(0, 0, 0, 5, 0, 580),
     "core/metrics": Bounds(0, 0, 0, 6, 0, 1_900),
     "core/model": Bounds(0, 0, 0, 2, 0, 4_149),
-    "core/policies": Bounds(0, 0, 0, 3, 0, 2_433),
+    "core/policies": Bounds(0, 0, 0, 3, 0, 2_429),
     "core/preemption": Bounds(0, 0, 0, 3.1, 0, 17_037),
     "core/process": Bounds(0, 0, 0, 5, 0, 1_690),
     "core/rest": Bounds(0, 0, 0, 12, 0, 4_642),
