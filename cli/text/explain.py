@@ -12,6 +12,7 @@ from kornel.cli.text.tables import format_table, wrap_text
 from kornel.cli.text.times import format_age, format_moment
 from kornel.shared.readable_amounts import format_count
 from kornel.v1 import explain_pb2 as pb
+from kornel.v1.events_pb2 import DecisionVictim
 
 MOST_VICTIMS = 10
 """The most victims named in one line."""
@@ -328,7 +329,7 @@ def _say_forecast(found: pb.WhatIfResponse) -> str:
     return ", ".join(parts)
 
 
-def _join_keys(victims: Sequence[pb.ForecastVictim]) -> str:
+def _join_keys(victims: Sequence[pb.ForecastVictim | DecisionVictim]) -> str:
     return _join_names([victim.key for victim in victims])
 
 
