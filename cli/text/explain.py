@@ -12,7 +12,6 @@ from kornel.cli.text.tables import format_table, wrap_text
 from kornel.cli.text.times import format_age, format_moment
 from kornel.shared.readable_amounts import format_count
 from kornel.v1 import explain_pb2 as pb
-from kornel.v1.events_pb2 import DecisionVictim
 
 MOST_VICTIMS = 10
 """The most victims named in one line."""
@@ -214,6 +213,8 @@ def _application_lines(found: pb.ApplicationReport, now_ns: int) -> Iterator[str
         f"{format_count(found.pending_ask_count, 'ask')} pending,"
         f" {format_count(found.allocation_count, 'allocation')}{holds}"
     )
+    for remark in found.remarks:
+        yield from wrap_text(remark)
     for group in found.groups:
         yield ""
         if group.ask_count > 1:
@@ -329,7 +330,7 @@ def _say_forecast(found: pb.WhatIfResponse) -> str:
     return ", ".join(parts)
 
 
-def _join_keys(victims: Sequence[pb.ForecastVictim | DecisionVictim]) -> str:
+def _join_keys(victims: Sequence[Any]) -> str:
     return _join_names([victim.key for victim in victims])
 
 
