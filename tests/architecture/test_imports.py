@@ -48,7 +48,7 @@ LAYERS = {
     },
     "core.commands": {
         "core.archive.defaults", "core.config", "core.engine", "core.journal", "core.process", "core.security",
-        "core.service", "core.state.defaults", "core.telling",
+        "core.service", "core.state.options", "core.telling",
     },
 }  # fmt: skip
 """Which packages of ours each one may import besides itself."""

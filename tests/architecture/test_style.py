@@ -112,7 +112,7 @@ HOUSE = ("core", "cli", "shared")
 BOUNDS = {
     "core": Bounds(0, 0, 0, 0, 0, 50),
     "core/archive": Bounds(0, 0, 0, 10, 0, 3_585),
-    "core/commands": Bounds(0, 0, 0, 3, 0, 1_002),
+    "core/commands": Bounds(0, 0, 0, 3, 0, 1_012),
     "core/config": Bounds(0, 0, 0, 14, 0, 3_406),
     "core/domain": Bounds(0, 0, 0, 3, 0, 2_550),
     "core/engine": Bounds(0, 0, 0, 3.5, 0, 6_617),
@@ -126,7 +126,7 @@ BOUNDS = {
     "core/rest": Bounds(0, 0, 0, 12, 0, 4_915),
     "core/security": Bounds(0, 0, 0, 9, 0, 2_160),
     "core/service": Bounds(0, 0, 0, 10, 0, 11_691),
-    "core/snapshot": Bounds(0, 0, 0, 5, 0, 1_421),
+    "core/snapshot": Bounds(0, 0, 0, 5, 0, 1_424),
     "core/state": Bounds(0, 0, 0, 3.5, 0, 7_687),
     "core/telling": Bounds(0, 0, 0, 6, 0, 10_080),
     "core/tracing": Bounds(0, 0, 0, 13, 0, 300),

@@ -40,6 +40,7 @@ from kornel.core.engine.configuration.configure import CLEANER_INTERVAL_NS
 from kornel.core.engine.engine import Engine
 from kornel.core.model import shapes
 from kornel.core.state.books import audit
+from kornel.core.state.options import EngineOptions
 from tests.examples import mark_rest_long
 
 RM: Final = "rm"
@@ -66,7 +67,7 @@ class Cluster:
 
     def __init__(self, seed: int) -> None:
         self.rng = random.Random(seed)
-        self.engine = Engine(reservation_delay_ns=None)
+        self.engine = Engine(EngineOptions(reservation_delay_ns=None))
         self.now_ns = 1_000 * 10**9
         self.nodes: dict[str, dict[str, int]] = {}
         self.running: dict[str, tuple[Amounts, str]] = {}

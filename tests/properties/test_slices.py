@@ -23,6 +23,7 @@ from kornel.core.domain.commands import (
 from kornel.core.domain.effects import Allocated
 from kornel.core.domain.resources import Resources
 from kornel.core.engine.engine import Engine
+from kornel.core.state.options import EngineOptions
 from tests.examples import scale_examples
 from tests.oracles.plain_scheduler import PlainApplication, PlainAsk, PlainNode, PlainQueue, PlainScheduler
 from tests.properties.shim import PARTITION, RM, SECOND, WIDTH, Operation, Shim, random_history
@@ -171,7 +172,7 @@ def _cluster(seed: int) -> _Pair:
         f"partitions:\n  - name: default\n    nodesortpolicy: {{type: {policy}}}\n"
         f"    queues:\n{_yaml(root, '      ')}\n"
     )
-    engine = Engine(reservation_delay_ns=None)
+    engine = Engine(EngineOptions(reservation_delay_ns=None))
     engine.apply(RegisterManager(RM, text), 0)
     nodes = [
         PlainNode(f"n{number}", {"vcore": dice.randint(3, 8), "memory": dice.randint(3, 8)})

@@ -33,6 +33,7 @@ from kornel.core.domain.reasons import Outcome
 from kornel.core.domain.resources import Resources
 from kornel.core.engine.engine import Engine
 from kornel.core.state.books import audit
+from kornel.core.state.options import EngineOptions
 from kornel.core.state.partition_state import PartitionState
 
 PARTITION: Final = "[rm]default"
@@ -58,7 +59,7 @@ class Stage:
         ``root`` among the queues sets its properties; ``coexist``, ``governor`` and ``quotapreemptionenabled`` are
         settings of preemption itself.
         """
-        self.engine = Engine(reservation_delay_ns=settings.pop("reservation_delay_ns", None))
+        self.engine = Engine(EngineOptions(reservation_delay_ns=settings.pop("reservation_delay_ns", None)))
         self.now_s = 0.0
         self.effects: list[Effect] = []
         self._tick = 0

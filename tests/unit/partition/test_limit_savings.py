@@ -19,6 +19,7 @@ from kornel.core.domain.effects import Allocated
 from kornel.core.domain.resources import Resources
 from kornel.core.engine.engine import Engine
 from kornel.core.engine.scheduling import limit_savings
+from kornel.core.state.options import EngineOptions
 from tests.properties.test_snapshots import restore
 
 PARTITION = "[rm]default"
@@ -87,7 +88,7 @@ def test_a_large_ask_is_placed_while_small_ones_come_and_go(queues: str, priorit
 
 
 def test_it_is_not_where_reservations_are_disabled() -> None:
-    stream = Stream(Engine(reservation_delay_ns=None), LIMITS["the max of the leaf"])
+    stream = Stream(Engine(EngineOptions(reservation_delay_ns=None)), LIMITS["the max of the leaf"])
     stream.refill()
     assert not stream.run_until(3)
     stream.ask("large", 2000, "large", 1000)
@@ -119,7 +120,7 @@ def test_a_restart_without_reservations_ends_what_is_saved() -> None:
     assert not stream.run_until(11)
     state = stream.engine.partition(PARTITION)
     assert state is not None
-    stream.engine.begin_epoch(None, 5, stream.now_ns)
+    stream.engine.begin_epoch(EngineOptions(None, 5), stream.now_ns)
     another = NodeSpec("m", NodeAction.CREATE, PARTITION, capacity=Resources({"vcore": 1000}))
     stream.engine.apply(UpdateNodes("rm", (another,)), stream.now_ns)
     assert not stream.run_until(14)
@@ -136,7 +137,7 @@ def test_after_a_restart_without_reservations_nobody_is_asked_who_may_save() -> 
     state = stream.engine.partition(PARTITION)
     assert state is not None
     assert state.reserving.short
-    stream.engine.begin_epoch(None, 5, stream.now_ns)
+    stream.engine.begin_epoch(EngineOptions(None, 5), stream.now_ns)
     stream.now_ns = 4 * S
     stream.ask("second", 1000)
     assert not stream.run_until(5)

@@ -16,6 +16,7 @@ from kornel.core.domain.commands import (
 )
 from kornel.core.domain.resources import Resources
 from kornel.core.engine.engine import Engine
+from kornel.core.state.options import EngineOptions
 from kornel.core.telling.what_if.supposition import Forecast, SupposeAsk, SupposeNodeLost, SupposeQuota
 from tests.reading import read
 from tests.unit.partition.graph import digest
@@ -31,7 +32,7 @@ FOUR = Resources({"vcore": 4000})
 
 def full_cluster(reservation_delay_ns: int | None = None) -> Engine:
     """Two nodes, each full of one allocation of root.v."""
-    engine = Engine(reservation_delay_ns=reservation_delay_ns)
+    engine = Engine(EngineOptions(reservation_delay_ns=reservation_delay_ns))
     engine.apply(RegisterManager("rm", QUEUES), 0)
     nodes = tuple(NodeSpec(name, NodeAction.CREATE, PARTITION, capacity=FOUR) for name in ("n1", "n2"))
     engine.apply(UpdateNodes("rm", nodes), 0)
