@@ -276,6 +276,14 @@ class Allocation:
         return self.application.task_groups[self.spec.task_group] if self.place is _POOLED else None
 
     @property
+    def group_key(self) -> GroupKey:
+        """The key of the group of equal asks to which it belongs while it waits."""
+        spec, dependent = self.spec, self.extras is not None and self.dependent
+        if spec.required_node or dependent or spec.topology is not None:
+            return (self.shape, spec.required_node, dependent, together_of(spec))
+        return self.shape
+
+    @property
     def held_on(self) -> Node | None:
         """The node on which it is charged while the shim is asked whether it may run there; until then it is shown as
         pending."""
@@ -430,25 +438,15 @@ class AskGroup:
     to one task group."""
 
     __slots__ = (
-        "_due_sorted", "_heap", "_oldest_ns", "application", "dependent", "due", "lent", "number", "parked_at",
-        "required_node", "scale_ups", "shape", "size", "together", "waits_for",
+        "_due_sorted", "_heap", "_oldest_ns", "application", "due", "key", "lent", "number", "parked_at", "scale_ups",
+        "shape", "size", "waits_for",
     )  # fmt: skip
 
-    def __init__(
-        self,
-        application: Application,
-        shape: Shape,
-        required_node: str,
-        number: int,
-        *,
-        dependent: bool = False,
-        together: Together | None = None,
-    ) -> None:
+    def __init__(self, application: Application, key: GroupKey, number: int) -> None:
         self.application: Final = application
-        self.shape: Final = shape
-        self.required_node: Final = required_node
-        self.dependent: Final = dependent
-        self.together: Final = together
+        self.key: Final = key
+        """The key of the group among those of its application, which each of its asks has."""
+        self.shape: Final[Shape] = key[0] if isinstance(key, tuple) else key
         self.number: Final = number
         self._heap: list[tuple[int, int, int, Allocation]] = []
         """A heap of (negative priority, creation, arrival, ask). No two entries are equal in the first three."""
@@ -472,9 +470,9 @@ class AskGroup:
     """Tells whether its asks are members of a gang that are placed together or not at all."""
 
     @property
-    def key(self) -> GroupKey:
-        """The key of the group among those of its application."""
-        return (self.shape, self.required_node, self.dependent, self.together)
+    def required_node(self) -> str:
+        """The node that its asks require; empty: none."""
+        return self.key[1] if isinstance(self.key, tuple) else ""
 
     @property
     def kept_back(self) -> bool:

@@ -20,8 +20,9 @@ if TYPE_CHECKING:
     from kornel.core.model.task_groups import TaskGroup
     from kornel.core.model.users import Account
 
-GroupKey: TypeAlias = "tuple[Shape, str, bool, Together | None]"
-"""Shape, required node, dependence and topology: they tell a group of asks from the others of its application."""
+GroupKey: TypeAlias = "Shape | tuple[Shape, str, bool, Together | str | None]"
+"""Shape, required node, dependence and topology tell a group of asks from the others of its application. Most asks have
+nothing but a shape, which takes no memory of its own."""
 
 _RUNNING: Final = AppState.RUNNING
 """Kept as a constant, because reading a member from its class costs as much as a call."""

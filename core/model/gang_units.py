@@ -27,7 +27,7 @@ class UnitId(NamedTuple):
     @property
     def key(self) -> GroupKey:
         """The key of the unit among the groups of its application."""
-        return (UNIT_SHAPE, self.task_group, False, None)
+        return (UNIT_SHAPE, "", False, self.task_group)
 
     def find_unit(self) -> GangUnit | None:
         """Returns the group in which the members wait for each other; ``None``: none of them does."""
@@ -57,7 +57,7 @@ class GangUnit(AskGroup):
     is_unit = True
 
     def __init__(self, unit_id: UnitId, number: int) -> None:
-        super().__init__(unit_id.application, UNIT_SHAPE, "", number)
+        super().__init__(unit_id.application, unit_id.key, number)
         self.id: Final = unit_id
         self.amounts: Final[dict[str, int]] = {}
         """The sum of what its members ask for, by type."""
@@ -65,11 +65,6 @@ class GangUnit(AskGroup):
         """The reason why it was not placed when it was last tried."""
         self.refusal: Any = None
         """The answer of its last attempt to preempt; ``None``: there was none."""
-
-    @property
-    def key(self) -> GroupKey:
-        """The key of the unit among the groups of its application."""
-        return self.id.key
 
     @property
     def kept_back(self) -> bool:

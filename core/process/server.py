@@ -28,18 +28,17 @@ from kornel.core.metrics.measures import Measures
 from kornel.core.metrics.sources import Sources as MetricsSources
 from kornel.core.process.grpc_transport import OPTIONS, listen_at, reachable_address
 from kornel.core.process.history import History
-from kornel.core.process.http import count_running, make_http
 from kornel.core.process.journal_part import JournalPart
 from kornel.core.process.readiness import CONFIGURATION_FILE, HISTORY, JOURNAL, MANAGERS, Readiness
 from kornel.core.process.server_settings import AddressTooOpen, AddressUnavailable, ServerSettings
 from kornel.core.process.services import ServiceParts, add_services, health_handlers, make_services, name_calls
 from kornel.core.process.socket_lock import SocketLock, SocketTaken
 from kornel.core.process.usage_sampler import UsageSampler
-from kornel.core.rest.access import OPEN_DOOR, Proofs
-from kornel.core.rest.application import Services
+from kornel.core.rest.access import Proofs
+from kornel.core.rest.application import RestApplication, Services
 from kornel.core.rest.browser_rules import BrowserRules, checked_origins, local_hosts
 from kornel.core.rest.guard_door import GuardDoor
-from kornel.core.rest.history import UsageHistory
+from kornel.core.rest.history import UsageHistory, count_running
 from kornel.core.rest.page_links import checked_links
 from kornel.core.rest.server import HttpServer, RestAddressUnavailable
 from kornel.core.security.errors import SecurityError
@@ -232,7 +231,6 @@ class KornelServer:
             events=self.events,
             history=self.usage,
             health=self.health,
-            refusals=self.refusals,
             metrics=self.metrics.render_pieces,
             ready=lambda: self.readiness.ready,
             log_level=lambda: self._levels.name,
@@ -241,7 +239,8 @@ class KornelServer:
             clock=self._clock,
             logger=self._logger,
             version=settings.version,
-            door=GuardDoor(guard, self.managers.reader.may_administer_first) if guard else OPEN_DOOR,
+            standing=self.standing if self.standing.shared else None,
+            door=GuardDoor(guard, self.managers.reader.may_administer_first) if guard else None,
             proofs=Proofs(
                 guarded=bool(guard),
                 certificate=bool(security and security.tls and security.tls.demands_certificate),
@@ -258,8 +257,15 @@ class KornelServer:
             page=Page(),
             links=checked_links(settings.docs_url, settings.grafana_url),
         )
-        tls = security.tls.make_context if security and security.tls else None
-        return make_http(settings.rest_address, services, self.standing, tls=tls, connections=settings.rest_connections)
+        rest = RestApplication(services)
+        return HttpServer(
+            rest.app,
+            settings.rest_address,
+            logger=self._logger,
+            tls=security.tls.make_context if security and security.tls else None,
+            on_stop=rest.close,
+            connections=settings.rest_connections,
+        )
 
     async def start(self) -> str:
         """Starts to listen and serve. Returns the address, and writes it to the ready file.

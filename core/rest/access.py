@@ -52,23 +52,10 @@ ADMITTED: Final = "kornel.admitted"
 
 
 class Door(Protocol):
-    """Admits or refuses requests before a handler runs and before the body is read."""
+    """Admits or refuses requests before a handler runs and before the body is read; without one, all are admitted."""
 
     async def admit_request(self, request: Request, access: Access) -> None:
         """Raises :class:`kornel.core.rest.errors.RestError` with 401, 403 or 429 unless the caller may send it."""
 
     def end_request(self, scope: Scope) -> None:
         """End the request with this *scope*, admitted or not."""
-
-
-class OpenDoor:
-    """A door that admits every request, for addresses that only this machine reaches."""
-
-    async def admit_request(self, request: Request, access: Access) -> None:
-        """Admits every request."""
-
-    def end_request(self, scope: Scope) -> None:
-        """Does nothing, because nothing was noted."""
-
-
-OPEN_DOOR: Final[Door] = OpenDoor()

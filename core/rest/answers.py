@@ -21,9 +21,6 @@ HTML: Final = "text/html; charset=utf-8"
 
 API_VERSION: Final = "1"
 
-_WIDEST: Final = 256 * 1024
-"""The most bytes that are passed to the transport at once; it asks for more when it has sent them."""
-
 _SENDING_S: Final = 0.25
 """The longest time for which the engine yields to the sending of an answer."""
 
@@ -69,7 +66,7 @@ class Answer:
         headers.append(("Content-Length", str(size)))
         await send({"type": "http.response.start", "status": self.status, "headers": raw_headers(headers)})
         with Sharing.of_loop().count_reading(at_most_s=_SENDING_S):
-            for piece in _join_chunks(chunks):
+            for piece in chunks:
                 await send({"type": "http.response.body", "body": piece, "more_body": True})
             await send({"type": "http.response.body", "body": b"", "more_body": False})
 
@@ -109,17 +106,3 @@ def text_answer(
 ) -> Answer:
     """Returns an answer whose body is *text*."""
     return Answer([text.encode()], content_type, status=status, headers=headers)
-
-
-def _join_chunks(chunks: Sequence[bytes]) -> Iterable[bytes]:
-    """Yields *chunks*, with neighbours joined as long as the result is not much larger than one write should be."""
-    waiting: list[bytes] = []
-    size = 0
-    for chunk in chunks:
-        waiting.append(chunk)
-        size += len(chunk)
-        if size >= _WIDEST:
-            yield b"".join(waiting)
-            waiting, size = [], 0
-    if waiting:
-        yield b"".join(waiting)

@@ -9,7 +9,7 @@ from typing import Final
 from starlette.types import ASGIApp
 from structlog.typing import FilteringBoundLogger
 
-from kornel.core.rest.access import NO_PROOFS, OPEN_DOOR, Door, Proofs
+from kornel.core.rest.access import NO_PROOFS, Door, Proofs
 from kornel.core.rest.browser_rules import ANYTHING, BrowserRules
 from kornel.core.rest.event_streams import EventStreams
 from kornel.core.rest.handlers import debug, health
@@ -21,12 +21,10 @@ from kornel.core.rest.handlers.documentation import DocumentationHandlers
 from kornel.core.rest.handlers.dump import DumpHandlers
 from kornel.core.rest.handlers.events import EventHandlers
 from kornel.core.rest.handlers.explanations import ExplanationHandlers
-from kornel.core.rest.handlers.findings import FindingHandlers
 from kornel.core.rest.handlers.history import HistoryHandlers
 from kornel.core.rest.handlers.metrics import Exposition, MetricsHandlers
 from kornel.core.rest.handlers.nodes import NodeHandlers
 from kornel.core.rest.handlers.queues import QueueHandlers
-from kornel.core.rest.handlers.refusals import RefusalHandlers
 from kornel.core.rest.handlers.users import UserHandlers
 from kornel.core.rest.history import UsageHistory
 from kornel.core.rest.page_links import NO_LINKS, PageLinks
@@ -35,15 +33,15 @@ from kornel.core.rest.rows import Row, rows_of
 from kornel.core.service.calls.long_answers import LongAnswers
 from kornel.core.service.calls.rpc import Handler
 from kornel.core.service.events.event_journal import EventJournal
-from kornel.core.service.events.refusals import RefusalKeeper
 from kornel.core.service.machine.clock import Clock
 from kornel.core.service.managers.health import HealthKeeper
 from kornel.core.service.managers.managers import Managers
+from kornel.core.service.managers.standing import Standing
 
 OWNERS: Final = (
-    ClusterHandlers, HistoryHandlers, QueueHandlers, NodeHandlers, ApplicationHandlers, FindingHandlers,
-    ExplanationHandlers, UserHandlers, EventHandlers, ConfigurationHandlers, CallHandlers, health.HealthHandlers,
-    RefusalHandlers, DocumentationHandlers, MetricsHandlers, DumpHandlers, health, debug,
+    ClusterHandlers, HistoryHandlers, QueueHandlers, NodeHandlers, ApplicationHandlers, ExplanationHandlers,
+    UserHandlers, EventHandlers, ConfigurationHandlers, CallHandlers, health.HealthHandlers, DocumentationHandlers,
+    MetricsHandlers, DumpHandlers, health, debug,
 )  # fmt: skip
 """The classes and modules whose functions serve rows, in the order of the documentation."""
 
@@ -61,14 +59,13 @@ class Services:
     ``calls``: the handlers of gRPC by service and method. ``local``: HTTP is served to this machine alone. ``page``
     answers requests without a row, such as ``/``; absent: 404. ``door`` decides which callers may do what, and
     ``proofs`` says for the documentation what callers have to prove. ``rules``: what pages in browsers may do.
-    ``links``: what the page links to.
+    ``links``: what the page links to. ``standing``: that of a core which shares its journal.
     """
 
     managers: Managers
     events: EventJournal
     history: UsageHistory
     health: HealthKeeper
-    refusals: RefusalKeeper
     metrics: Exposition
     ready: Callable[[], bool]
     log_level: Callable[[], str]
@@ -77,7 +74,8 @@ class Services:
     clock: Clock
     logger: FilteringBoundLogger
     version: str
-    door: Door = OPEN_DOOR
+    standing: Standing | None = None
+    door: Door | None = None
     proofs: Proofs = NO_PROOFS
     rules: BrowserRules = ANYTHING
     page: ASGIApp | None = None
@@ -109,7 +107,6 @@ class RestApplication:
                 EventHandlers(services.events, self._streams),
                 ExplanationHandlers(managers, services.events),
                 health.HealthHandlers(services.health, services.ready),
-                RefusalHandlers(services.refusals, reader),
                 DumpHandlers(
                     managers,
                     services.events.places,
@@ -122,7 +119,6 @@ class RestApplication:
                 ),
                 MetricsHandlers(services.metrics),
                 DocumentationHandlers(all_rows(), services.version, services.proofs, services.links),
-                FindingHandlers(reader),
                 CallHandlers(services.calls, managers, long_answers, local=services.local),
             )
         }
@@ -133,6 +129,7 @@ class RestApplication:
             rules=services.rules,
             otherwise=services.page,
             long_answers=long_answers,
+            standing=services.standing,
         )
 
     def close(self) -> None:

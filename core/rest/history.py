@@ -6,7 +6,9 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
+from kornel.core.domain.application_states import AppState
 from kornel.core.service.machine.clock import SECOND_NS, Clock, Timer
+from kornel.core.telling.core_reader import CoreReader
 
 
 class UsageSample(NamedTuple):
@@ -19,6 +21,12 @@ class UsageSample(NamedTuple):
 
 INTERVAL_NS: Final = 60 * SECOND_NS
 SAMPLES_KEPT: Final = 1_440
+
+
+def count_running(reader: CoreReader) -> tuple[int, int]:
+    """Returns how many applications run now, and how many allocations there are, in all partitions."""
+    found = [views.partition() for views in reader.partitions()]
+    return sum(each.applications.get(AppState.RUNNING, 0) for each in found), sum(each.allocations for each in found)
 
 
 class UsageHistory:

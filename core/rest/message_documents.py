@@ -7,15 +7,17 @@ unless it is a message.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Final, TypeVar
 
 from google.protobuf import json_format
-from google.protobuf.descriptor import EnumDescriptor, FieldDescriptor
+from google.protobuf.descriptor import Descriptor, FieldDescriptor
 from google.protobuf.message import Message
 
 from kornel.core.rest.errors import RestError
+from kornel.core.rest.queries import read_positive
 from kornel.core.service.machine.loop_time import in_turns
+from kornel.core.telling.encoding.documents import Schema, object_schema
 
 MessageT = TypeVar("MessageT", bound=Message)
 
@@ -28,6 +30,12 @@ takes about five microseconds for each, during which nothing else is done."""
 
 _SIGNS: Final = (b",", b":", b"[", b"{")
 _QUOTE: Final = b'"'
+
+_TYPES: Final = {
+    FieldDescriptor.CPPTYPE_STRING: "string",
+    FieldDescriptor.CPPTYPE_BOOL: "boolean",
+    FieldDescriptor.CPPTYPE_DOUBLE: "number",
+}
 
 
 def check_structure(body: bytes) -> None:
@@ -57,6 +65,54 @@ def read_message(message_type: type[MessageT], body: bytes) -> MessageT:
         raise RestError(400, f"the body is not the JSON of this request: {_first_line(error)}") from error
 
 
+def read_parameters(message: MessageT, given: Mapping[str, str]) -> MessageT:
+    """Returns *message* with the fields that *given* has under their names as texts. Raises 400.
+
+    Entries of a list are separated by commas; ``tag.NAME`` gives an entry of a map ``tags``.
+    """
+    for field in message.DESCRIPTOR.fields:
+        name, text = field.json_name, given.get(field.json_name, "")
+        if _is_map(field):
+            start = f"{name.removesuffix('s')}."
+            entries = {key.removeprefix(start): value for key, value in given.items() if key.startswith(start)}
+            getattr(message, field.name).update(entries)
+        elif field.is_repeated:
+            getattr(message, field.name).extend(filter(None, text.split(",")))
+        elif field.enum_type is not None:
+            numbers = {word: number for number, word in _enum_words(field.enum_type).items()}
+            if text not in numbers:
+                raise RestError(400, f'"{text}" is no {name}, give one of {", ".join(filter(None, numbers))}')
+            setattr(message, field.name, numbers[text])
+        elif field.cpp_type == FieldDescriptor.CPPTYPE_STRING:
+            setattr(message, field.name, text)
+        else:
+            setattr(message, field.name, min(read_positive(given, name, 0), 2**31 - 1))
+    return message
+
+
+def message_schema(described: Descriptor) -> Schema:
+    """Returns the schema of the documents that :func:`message_document` makes of the messages *described*."""
+    shown = {field.json_name: _field_schema(field) for field in described.fields}
+    return object_schema(shown, [field.json_name for field in described.fields if not field.has_presence])
+
+
+def _field_schema(field: FieldDescriptor) -> Schema:
+    if _is_map(field):
+        assert field.message_type is not None
+        return {"type": "object", "additionalProperties": _value_schema(field.message_type.fields_by_name["value"])}
+    return {"type": "array", "items": _value_schema(field)} if field.is_repeated else _value_schema(field)
+
+
+def _value_schema(field: FieldDescriptor) -> Schema:
+    if field.message_type is not None:
+        return message_schema(field.message_type)
+    return {"type": "string" if field.enum_type is not None else _TYPES.get(field.cpp_type, "integer")}
+
+
+def _is_map(field: Any) -> bool:
+    return field.message_type is not None and bool(field.message_type.GetOptions().map_entry)
+
+
 def message_document(message: Message) -> dict[str, Any]:
     """Returns *message* as a document."""
     return {
@@ -70,7 +126,7 @@ async def long_document(message: Message) -> dict[str, Any]:
     """Returns *message* as a document, made in steps of a few milliseconds between which other tasks run."""
     document: dict[str, Any] = {}
     for field in message.DESCRIPTOR.fields:
-        if not field.is_repeated or field.message_type is None or field.message_type.GetOptions().map_entry:
+        if not field.is_repeated or field.message_type is None or _is_map(field):
             if field.is_repeated or not field.has_presence or message.HasField(field.name):
                 document[field.json_name] = _field_document(message, field)
             continue
@@ -82,7 +138,7 @@ async def long_document(message: Message) -> dict[str, Any]:
 def _field_document(message: Message, field: Any) -> Any:
     value = getattr(message, field.name)
     write = _value_writer(field)
-    if field.message_type is not None and field.message_type.GetOptions().map_entry:
+    if _is_map(field):
         write = _value_writer(field.message_type.fields_by_name["value"])
         return {str(key): write(value[key]) for key in sorted(value)}
     return [write(item) for item in value] if field.is_repeated else write(value)
@@ -97,7 +153,7 @@ def _value_writer(field: FieldDescriptor) -> Callable[[Any], Any]:
     return lambda value: value
 
 
-def _enum_words(enum: EnumDescriptor) -> dict[int, str]:
+def _enum_words(enum: Any) -> dict[int, str]:
     """Returns the word of each number: its name without the common prefix. The number 0 has no word."""
     names = {value.number: value.name for value in enum.values}
     zero = names.get(0, "")

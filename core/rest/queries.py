@@ -9,6 +9,7 @@ from urllib.parse import parse_qsl
 
 from starlette.requests import Request
 
+from kornel.core.domain.names import is_group_name, is_queue_name, is_user_name
 from kornel.core.rest.errors import RestError
 
 _DIGITS: Final = re.compile(r"[0-9]+", re.ASCII)
@@ -17,9 +18,6 @@ _MOST: Final = 2**64 - 1
 _ON: Final = ("", "true", "1", "yes")
 _OFF: Final = ("false", "0", "no")
 
-_USER: Final = re.compile(r"[_a-zA-Z][a-zA-Z0-9:#/_.@-]*[$]?", re.ASCII)
-_GROUP: Final = re.compile(r"[_a-zA-Z][a-zA-Z0-9:_.-]*", re.ASCII)
-_QUEUE_NAME: Final = re.compile(r"[a-zA-Z0-9_:#/@-]{1,64}", re.ASCII)
 _QUEUE_RULE: Final = "a queue name has 1 to 64 characters of letters, digits and _ : # / @ -"
 
 
@@ -62,14 +60,14 @@ def read_flag(query: Mapping[str, str], name: str) -> bool:
 
 def checked_user(name: str) -> str:
     """Returns *name*. Raises 400 if it cannot be the name of a user."""
-    if not _USER.fullmatch(name):
+    if not is_user_name(name):
         raise RestError(400, "Invalid user name")
     return name
 
 
 def checked_group(name: str) -> str:
     """Returns *name*. Raises 400 if it cannot be the name of a group."""
-    if not _GROUP.fullmatch(name):
+    if not is_group_name(name):
         raise RestError(400, "Invalid group name")
     return name
 
@@ -80,7 +78,7 @@ def checked_queue(path: str) -> str:
     if lower == "root.@recovery@":
         return lower
     for element in lower.split("."):
-        if not _QUEUE_NAME.fullmatch(element):
+        if not is_queue_name(element):
             raise RestError(
                 400,
                 f"problem in queue query parameter parsing as queue param {path} contains invalid"

@@ -18,7 +18,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from structlog.typing import FilteringBoundLogger
 
-from kornel.core.rest.access import OPEN_DOOR, Door
+from kornel.core.rest.access import Door
 from kornel.core.rest.answers import API_VERSION, HTML, TEXT, Answer, error_answer, raw_headers, size_of, text_answer
 from kornel.core.rest.browser_rules import ANYTHING, BrowserRules
 from kornel.core.rest.errors import RestError, refusal_of
@@ -26,6 +26,7 @@ from kornel.core.rest.http_protocol import ABORT
 from kornel.core.rest.path_names import to_canonical
 from kornel.core.rest.rows import Handler, Row
 from kornel.core.service.calls.long_answers import LongAnswers
+from kornel.core.service.managers.standing import Standing
 from kornel.core.service.wire.status_codes import status_of
 
 NO_HOST: Final = "A request has to name exactly one host\n"
@@ -42,7 +43,7 @@ class Router:
     paths without a row; absent: they get 404.
 
     *rules* are applied before anything else, *door* before a handler runs. *long_answers*: the places for long answers,
-    which may be shared with handlers that take a place themselves.
+    which may be shared with handlers that take a place themselves. *standing*: that of a core which shares its journal.
     """
 
     def __init__(
@@ -50,14 +51,16 @@ class Router:
         rows: Iterable[tuple[Row, Handler]],
         *,
         logger: FilteringBoundLogger,
-        door: Door = OPEN_DOOR,
+        door: Door | None = None,
         rules: BrowserRules = ANYTHING,
         otherwise: ASGIApp | None = None,
         long_answers: LongAnswers | None = None,
+        standing: Standing | None = None,
     ) -> None:
         self._logger = logger
         self._door = door
         self._rules = rules
+        self._standing = standing
         self._otherwise = otherwise or Answer([b"404 page not found"], TEXT, status=404)
         self._long_answers = LongAnswers() if long_answers is None else long_answers
         routes = [routing.Route(row.path.rstrip("/"), _Endpoint(self, row, handler)) for row, handler in rows]
@@ -68,9 +71,10 @@ class Router:
         """Answers one request."""
         began = time.perf_counter()
         try:
-            await self._check_host(scope)(scope, receive, _add_timing(send, began))
+            await self._check_host(scope)(scope, receive, self._mark_answer(send, began))
         finally:
-            self._door.end_request(scope)
+            if self._door is not None:
+                self._door.end_request(scope)
         self._logger.debug(
             "http request",
             method=scope["method"],
@@ -78,6 +82,20 @@ class Router:
             client=(scope.get("client") or ("",))[0],
             ms=round((time.perf_counter() - began) * 1_000, 3),
         )
+
+    def _mark_answer(self, send: Send, began: float) -> Send:
+        """Returns *send* for an answer that says how long the core has worked on it, because the web page repeats slow
+        requests less often; that of a standby has its possible age and the address of the leader, too."""
+
+        async def send_marked(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                said = [("Server-Timing", f"core;dur={(time.perf_counter() - began) * 1_000:.2f}")]
+                if self._standing is not None and not self._standing.leads:
+                    said.append(("Kornel-Standing", _describe_standing(self._standing)))
+                message = {**message, "headers": [*message["headers"], *raw_headers(said)]}
+            await send(message)
+
+        return send_marked
 
     def _check_host(self, scope: Scope) -> ASGIApp:
         """Returns what answers a request that is meant for this core, or refuses another one."""
@@ -115,7 +133,8 @@ class Router:
 
     async def _handle(self, row: Row, handler: Handler, request: Request) -> ASGIApp:
         try:
-            await self._door.admit_request(request, row.access)
+            if self._door is not None:
+                await self._door.admit_request(request, row.access)
             if not row.long:
                 return await handler(request)
             async with self._long_answers.count_making():
@@ -167,19 +186,9 @@ def redirect_to(location: str, status: int = 301) -> Answer:
     return text_answer(page, status=status, content_type=HTML, headers=[("Location", location)])
 
 
-def _add_timing(send: Send, began: float) -> Send:
-    """Returns *send* for an answer that says how long the core has worked on it.
-
-    The web page repeats slow requests less often.
-    """
-
-    async def send_timed(message: Message) -> None:
-        if message["type"] == "http.response.start":
-            spent = f"core;dur={(time.perf_counter() - began) * 1_000:.2f}".encode()
-            message = {**message, "headers": [*message["headers"], (b"server-timing", spent)]}
-        await send(message)
-
-    return send_timed
+def _describe_standing(standing: Standing) -> str:
+    leader = f"; leader={standing.leader_address}" if standing.leader_address else ""
+    return f"{standing.role}; behind={standing.behind_s:.3f}{leader}"
 
 
 def _redirect_to(path: str, scope: Scope) -> Answer:

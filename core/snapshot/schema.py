@@ -385,14 +385,13 @@ MODEL: Final = (
     Kept(ClaimClock, "_looked_ns _missing stalled_ns"),
     Kept(
         AskGroup,
-        "_due_sorted _heap _oldest_ns application dependent due lent number parked_at required_node"
-        " scale_ups shape size together waits_for",
+        "_due_sorted _heap _oldest_ns application due key lent number parked_at scale_ups shape size waits_for",
     ),
     Kept(UnitId, "application task_group"),
     Kept(
         GangUnit,
-        "_due_sorted _heap _oldest_ns application dependent due lent number parked_at required_node"
-        " scale_ups shape size together waits_for amounts id lacks refusal",
+        "_due_sorted _heap _oldest_ns application due key lent number parked_at scale_ups shape size waits_for"
+        " amounts id lacks refusal",
     ),
     Kept(
         Application,
@@ -417,8 +416,8 @@ MODEL: Final = (
     Kept(Failure, "message times last_ns"),
     Kept(GroupOrder, "_entries groups"),
     Kept(WaitingRoom, "_key_of at_once awake branches chances groups last_chance_ns shape"),
-    Kept(Branch, "counts groups order ranks"),
-    Kept(KeyedHeap, "_entries _key_of _pushes marked members"),
+    Kept(Branch, "_key_of groups orders ranks"),
+    Kept(KeyedHeap, "_entries _key_of _left marked members"),
     Kept(Counted, "capacity free held"),
     Kept(Domain, "below capacity free held level nodes path", derived={"counted_rooms": _no_map}),
     Kept(Topology, "domains levels"),
@@ -570,7 +569,7 @@ PREEMPTION: Final = (
     Kept(Place, "ask node victims"),
     Kept(Remainder, "look_ns numbers pause_ns protected unmet"),
     Kept(Standing, "began_again reached rest since_ns", defaults={"began_again": False}),
-    Kept(Enforcement, "above armed deferred due postponed replacing served ticking", under_way="run"),
+    Kept(Enforcement, "above armed due postponed replacing served ticking", under_way="run"),
     Kept(Protection, "reason t amount queue of guaranteed held smallest"),
     Kept(Terms, "max delay_ns"),
 )

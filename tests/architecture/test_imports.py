@@ -33,7 +33,10 @@ LAYERS = {
     "core.snapshot": {
         "core.domain", "core.config", "core.engine", "core.model", "core.policies", "core.preemption", "core.state",
     },
-    "core.journal": {"core.archive", "core.config", "core.domain", "core.engine", "core.service", "core.snapshot"},
+    "core.journal": {
+        "core.archive", "core.config", "core.domain", "core.engine", "core.service", "core.snapshot",
+        "core.state.options",
+    },
     "core.security": {"core.domain", "core.config", "core.service"},
     "core.tracing": {"core.domain"},
     "core.metrics": {"core.domain", "core.preemption", "core.service", "core.telling"},

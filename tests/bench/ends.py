@@ -36,7 +36,10 @@ from kornel.core.domain.commands import (
 )
 from kornel.core.domain.effects import Allocated, AllocationRejected, ApplicationRejected, Effect
 from kornel.core.domain.resources import Resources
+from kornel.core.engine.scheduling import limit_savings
 from kornel.core.state.asks import finding
+from kornel.core.state.asks.limit_claims import end_saving_below
+from kornel.core.state.waiting.rooms import is_short, note_short
 from tests.bench.clocked import SECOND_NS, ClockedEngine, settle_garbage
 from tests.bench.core_process import RM
 from tests.bench.opcodes import counted_by_function
@@ -78,6 +81,9 @@ class Case(NamedTuple):
     """Tells whether users have limits."""
     claimed: bool = False
     """Tells whether room is saved on nodes for large asks, and held for asks that must run on one node."""
+    saved_below: bool = False
+    """Tells whether a max of all leaves together is full instead of the nodes, and half of the asks are for two cores,
+    so that what ends is saved below it."""
 
     @property
     def kind(self) -> str:
@@ -86,7 +92,8 @@ class Case(NamedTuple):
         sizes = "1 size" if self.sizes == 1 else f"{self.sizes} sizes"
         limited = ", user limits" if self.limited else ""
         claimed = ", claims" if self.claimed else ""
-        return f"{self.order}, {leaves}, {sizes}{limited}{claimed}"
+        below = ", savings below a max" if self.saved_below else ""
+        return f"{self.order}, {leaves}, {sizes}{limited}{claimed}{below}"
 
 
 class Found(NamedTuple):
@@ -110,6 +117,7 @@ VARIANTS: Final[dict[str, dict[str, Any]]] = {
     "sizes": {"sizes": SIZES},
     "limits": {"limited": True},
     "claims": {"claimed": True},
+    "below": {"saved_below": True},
     "all": {"order": "fair", "sizes": SIZES, "limited": True, "claimed": True},
 }
 
@@ -144,13 +152,12 @@ def p18(runs: int, *, quick: bool) -> Iterator[Row]:
 
 
 def configuration(case: Case) -> str:
-    """Returns the queues of *case*: leaves ``root.q0`` and so on."""
+    """Returns the queues of *case*: leaves ``root.q0`` and so on, or ``root.all.q0`` below a max."""
     properties = {"application.sort.policy": case.order}
-    root: dict[str, Any] = {
-        "name": "root",
-        "submitacl": "*",
-        "queues": [{"name": f"q{leaf}", "properties": properties} for leaf in range(case.leaves)],
-    }
+    queues: list[dict[str, Any]] = [{"name": f"q{leaf}", "properties": properties} for leaf in range(case.leaves)]
+    if case.saved_below:
+        queues = [{"name": "all", "resources": {"max": {"vcore": str(TASKS)}}, "queues": queues}]
+    root: dict[str, Any] = {"name": "root", "submitacl": "*", "queues": queues}
     if case.limited:
         users = [f"u{number}" for number in range(USERS)]
         root["limits"] = [{"limit": "each", "users": users, "maxresources": {"vcore": str(USER_CORES)}}]
@@ -197,7 +204,8 @@ class FullCluster:
     def _fill(self) -> None:
         send = self.clock.send
         send(RegisterManager(RM, configuration(self.case)))
-        capacity = Resources({"vcore": CORES * 1_000, "memory": 1 << 50})
+        cores = CORES + LARGE if self.case.saved_below else CORES
+        capacity = Resources({"vcore": cores * 1_000, "memory": 1 << 50})
         nodes = (NodeSpec(f"n{at}", NodeAction.CREATE, PARTITION, capacity=capacity) for at in range(NODES))
         send(UpdateNodes(RM, tuple(nodes)))
         owners = [self._application(f"run-{number}") for number in range(USERS)]
@@ -213,7 +221,8 @@ class FullCluster:
     def _application(self, name: str) -> ApplicationSpec:
         number = self._made
         self._made += 1
-        queue, user = f"root.q{number % self.case.leaves}", f"u{number % USERS}"
+        parent = "root.all" if self.case.saved_below else "root"
+        queue, user = f"{parent}.q{number % self.case.leaves}", f"u{number % USERS}"
         return ApplicationSpec(name, queue, PARTITION, user=user, created_s=self.clock.now_ns // SECOND_NS)
 
     def _size(self, number: int) -> Resources:
@@ -232,7 +241,10 @@ class FullCluster:
 
     def _ask(self, application_id: str) -> AllocationSpec:
         self._asked += 1
-        return AllocationSpec(f"ask-{self._asked}", application_id, PARTITION, self._size(self._asked))
+        size = self._size(self._asked)
+        if self.case.saved_below and self._asked % 2:
+            size = Resources({**size, "vcore": 2_000})
+        return AllocationSpec(f"ask-{self._asked}", application_id, PARTITION, size)
 
     def _claim(self) -> None:
         owners = [self._application("large"), self._application("bound")]
@@ -308,6 +320,23 @@ def count_instructions(case: Case, ends: int) -> float:
         cluster.end_one()
     by_function, _ = counted_by_function(lambda: [cluster.end_one() for _ in range(ends)])
     return sum(count for code, count in by_function.items() if "core" in Path(code.co_filename).parts) / ends
+
+
+def count_choice(case: Case) -> float:
+    """Returns the bytecode instructions of the engine for a choice who saves below the max of *case*."""
+    cluster = FullCluster(case)
+    state = cluster.clock.engine.partition(PARTITION)
+    assert state is not None
+    limit = state.queues["root.all"]
+    while not any(is_short(limit, shape) for shape in limit.parked):
+        cluster.end_one()
+    end_saving_below(state, next(iter(state.reserving.at_limits)).ask)
+    note_short(state, limit, tuple(limit.parked))
+    state.reserving.asked = (0, 0, False)
+    now_ns = cluster.clock.now_ns
+    by_function, _ = counted_by_function(lambda: limit_savings.choose_savers(state, now_ns))
+    assert state.reserving.at_limits, "somebody saves"
+    return sum(by_function.values())
 
 
 def _count_tries(cluster: FullCluster) -> tuple[int, int]:

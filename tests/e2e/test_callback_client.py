@@ -27,7 +27,6 @@ from kornel.shim_client import (
     Allocated,
     Ask,
     CallbackHandler,
-    CallFailed,
     NotSupported,
     PredicatesQuestion,
     PreemptionQuestion,
@@ -38,7 +37,7 @@ from kornel.shim_client import (
 from kornel.si.v1 import si_pb2 as si
 from kornel.v1 import callback_pb2 as pb
 from kornel.v1 import callback_pb2_grpc, manager_pb2, manager_pb2_grpc
-from tests.e2e.harness import CONFIG, Core, create, running_core
+from tests.e2e.harness import Core, running_core
 from tests.patience import PATIENCE_S
 from tests.unit.service.fakes import AskingEngine
 from tests.waiting import until
@@ -351,92 +350,3 @@ async def test_after_a_resync_the_next_registration_attaches_again(
         await until(lambda: engine.attached is not None, "the handler to be attached again")
         await decide(client, engine, question(1, "k"))
         await until(lambda: 1 in answers(engine), "an answer")
-
-
-class Tainted(CallbackHandler):
-    """Refuses every node but *allowed*, and remembers what found no room."""
-
-    def __init__(self, *allowed: str) -> None:
-        self.allowed = set(allowed)
-        self.unplaced: list[str] = []
-
-    async def predicates(self, question: PredicatesQuestion) -> Mapping[str, str]:
-        return {node_id: "tainted" for node_id in question.node_ids if node_id not in self.allowed}
-
-    async def scheduling_state(self, state: SchedulingState) -> None:
-        self.unplaced.append(state.key)
-
-
-@asynccontextmanager
-async def cluster(handler: CallbackHandler) -> AsyncIterator[tuple[Core, ShimClient]]:
-    """The real engine with nodes n1 and n2 and an application, its shim answering by *handler*."""
-    async with running_core() as core, ShimClient(core.address, "rm-1") as client:
-        await client.register(config=CONFIG)
-        await client.attach_callbacks(handler, timeout_s=60)
-        await client.create_nodes([create("n1"), create("n2")])
-        application = si.AddApplicationRequest(
-            applicationID="app", queueName="root.a", ugi=si.UserGroupInformation(user="ann")
-        )
-        await client.add_applications([application])
-        yield core, client
-
-
-async def placed(client: ShimClient, count: int) -> dict[str, str]:
-    """Where the next *count* allocations are, by key."""
-    found: dict[str, str] = {}
-    async with asyncio.timeout(PATIENCE_S):
-        async for update in client.updates():
-            if isinstance(update, Allocated):
-                found[update.key] = update.node_id
-                if len(found) == count:
-                    break
-    return found
-
-
-async def test_case_141_a_refused_node_is_not_used() -> None:
-    """141: asks go where the shim lets them, through the real engine."""
-    async with cluster(Tainted("n2")) as (_, client):
-        await client.submit_asks([Ask(f"k{n}", "app", {"vcore": 1_000}) for n in range(5)])
-        assert await placed(client, 5) == {f"k{n}": "n2" for n in range(5)}
-
-
-async def test_case_142_refused_everywhere_an_ask_waits_and_says_why() -> None:
-    """142: nothing is placed; the reason is kept with the ask, and it is placed once the shim allows it."""
-    handler = Tainted()
-    async with cluster(handler) as (core, client):
-        await client.submit_asks([Ask("k", "app", {"vcore": 1_000})])
-        await client.flush()
-
-        async def is_refused() -> bool:
-            try:
-                return "tainted" in {failure.message for failure in (await client.explain_ask("k")).failures}
-            except CallFailed:
-                return False
-
-        await until(is_refused, "the node to be refused")
-        handler.allowed.add("n1")
-        passing = asyncio.create_task(pass_time(core))
-        assert await placed(client, 1) == {"k": "n1"}
-        passing.cancel()
-
-
-async def pass_time(core: Core) -> None:
-    """Half a second every few milliseconds."""
-    while True:
-        core.clock.advance(SECOND_NS // 2)
-        await asyncio.sleep(0.005)
-
-
-async def test_case_144_an_ask_without_room_is_told_of_once() -> None:
-    """144: quotas allow it, no node has room: one scheduling state FAILED, not repeated."""
-    handler = Tainted("n1", "n2")
-    async with cluster(handler) as (core, client):
-        # Two asks take a node each; the third fits the queue but neither node.
-        await client.submit_asks([Ask(key, "app", {"vcore": 6_000}) for key in ("a", "b", "wide")])
-        assert sorted((await placed(client, 2)).values()) == ["n1", "n2"]
-        passing = asyncio.create_task(pass_time(core))
-        await until(lambda: handler.unplaced != [], "the scheduling state")
-        started_ns = core.clock.now_ns()
-        await until(lambda: core.clock.now_ns() > started_ns + 10 * SECOND_NS, "ten seconds to pass")
-        passing.cancel()
-        assert handler.unplaced == ["wide"]

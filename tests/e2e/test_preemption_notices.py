@@ -6,8 +6,6 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
-from kornel.core.engine.engine import Engine
-from kornel.core.service.machine.clock import SECOND_NS
 from kornel.shim_client import CallbackHandler, NoticeReply, PreemptionNotice, PreemptionWithdrawal
 from kornel.si.v1 import si_pb2 as si
 from tests.e2e.preemption_wire import Shim, running_shim
@@ -89,16 +87,6 @@ async def test_notice_then_release_at_the_deadline() -> None:
         assert "preempted by the monitor" in shim.released[0].message
 
 
-async def test_a_reply_puts_others_in_their_place() -> None:
-    listener = Listener(NoticeReply(instead=("a0",), checkpoints={"a2": 17}))
-    async with asked_for_two(listener) as shim:
-        await pass_seconds(shim, 8)
-        await until(lambda: len(shim.released) == 2, "both to be released")
-        await until(lambda: listener.withdrawn, "the exchange to be confirmed")
-        assert [withdrawal.keys for withdrawal in listener.withdrawn] == [("a2",)]
-        assert {update.key for update in shim.released} == {"a0", "a3"}
-
-
 async def test_a_later_reply_counts_too() -> None:
     listener = Listener()
     async with asked_for_two(listener) as shim:
@@ -112,31 +100,3 @@ async def test_a_later_reply_counts_too() -> None:
         await pass_seconds(shim, 6)
         await until(lambda: len(shim.released) == 2, "both to be released")
         assert {update.key for update in shim.released} == {"a0", "a1"}
-
-
-async def test_strict_contract_lists_what_goes() -> None:
-    listener = Listener(NoticeReply(instead=("a0", "a1")))
-    async with asked_for_two(listener, ", contract: strict") as shim:
-        await pass_seconds(shim, 8)
-        await until(lambda: len(shim.released) == 2, "both to be released")
-        await until(lambda: listener.notices, "the notice")
-        assert (listener.notices[0].strict, listener.notices[0].at_risk) == (("a3", "a2"), ())
-        assert {update.key for update in shim.released} == {"a2", "a3"}
-
-
-async def test_a_checkpoint_is_as_old_as_the_shim_says() -> None:
-    """However the wall clock was set, which the shim dates it by; never younger than now."""
-    engine = Engine()
-    listener = Listener()
-    async with asked_for_two(listener, engine=engine) as shim:
-        await pass_seconds(shim, 2)
-        await until(lambda: listener.notices, "the notice")
-        shim.core.clock.set_wall(-3_600 * SECOND_NS)
-        saved_ns = shim.core.clock.wall_ns() - 7 * SECOND_NS
-        reply = NoticeReply(checkpoints={"a2": saved_ns})
-        assert shim.attachment is not None
-        shim.attachment.answer_notice(listener.notices[0].notice_id, reply)
-        state = engine.partition("[rm-1]default")
-        assert state is not None
-        await until(lambda: bool(state.notices.checkpoints), "the checkpoint to be noted")
-        assert shim.core.clock.now_ns() - state.notices.checkpoints["a2"] == 7 * SECOND_NS

@@ -88,32 +88,6 @@ def test_sighup_without_a_file(tmp_path: Path) -> None:
         stopped(process, signal.SIGTERM)
 
 
-def test_watch_a_file_that_is_renamed_over(tmp_path: Path) -> None:
-    """What editors and `kubectl cp` do."""
-    with following(tmp_path, "--watch") as core:
-        for text, queues in ((TWO, ["a", "b"]), (THREE, ["a", "b", "c"])):
-            scratch = tmp_path / "scratch"
-            scratch.write_text(text, encoding="utf-8")
-            scratch.replace(core.file)
-            wait_until(lambda wanted=queues: core.queues() == wanted, "the new file to hold")
-        stopped(core.process, signal.SIGTERM)
-
-
-def test_watch_a_mounted_configmap(tmp_path: Path) -> None:
-    """What the kubelet does: the directory behind a link is replaced."""
-    mount = tmp_path / "mount"
-    for name, text in (("..1", CONFIG), ("..2", TWO)):
-        (mount / name).mkdir(parents=True)
-        (mount / name / "queues.yaml").write_text(text, encoding="utf-8")
-    (mount / "..data").symlink_to("..1")
-    (mount / "queues.yaml").symlink_to("..data/queues.yaml")
-    with following(tmp_path, "--watch", file=mount / "queues.yaml") as core:
-        (mount / "..data_tmp").symlink_to("..2")
-        (mount / "..data_tmp").replace(mount / "..data")
-        wait_until(lambda: core.queues() == ["a", "b"], "the new directory to hold")
-        stopped(core.process, signal.SIGTERM)
-
-
 def test_watch_takes_a_file(tmp_path: Path) -> None:
     """There is nothing to watch without one."""
     result = kornel("serve", "--watch")

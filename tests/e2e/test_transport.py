@@ -24,7 +24,6 @@ from grpc_reflection.v1alpha.proto_reflection_descriptor_database import ProtoRe
 
 from kornel.core.process.grpc_transport import CONCURRENT_CALLS
 from kornel.core.service.calls import rpc
-from kornel.core.service.machine.clock import SECOND_NS
 from kornel.core.service.services import scheduler_service
 from kornel.core.service.streams.streams import HIGH_WATER
 from kornel.si.v1 import si_pb2 as si
@@ -39,7 +38,6 @@ from tests.e2e.harness import (
     create,
     keys,
     node_request,
-    release_request,
     running_core,
 )
 from tests.patience import PATIENCE_S
@@ -89,166 +87,6 @@ async def refused(call: Any) -> tuple[grpc.StatusCode, str]:
     return caught.value.code(), caught.value.details() or ""
 
 
-class TestContract:
-    """Cases 10-14, 20-25 and 157, through the real engine."""
-
-    async def test_case_10_failed_reregistration_unregisters(self, reg: Core) -> None:
-        """10: re-registration with an invalid configuration fails; any later message ends FAILED_PRECONDITION."""
-        async with three_streams(reg) as streams:
-            await with_application(*streams[:2])
-            code, _ = await refused(
-                reg.scheduler.RegisterResourceManager(
-                    si.RegisterResourceManagerRequest(rmID="rm-1", config="partitions: [{name: default, bad: 1}]")
-                )
-            )
-            assert code is Code.INVALID_ARGUMENT
-            for stream, request in zip(
-                streams, ("NodeRequest", "ApplicationRequest", "AllocationRequest"), strict=True
-            ):
-                await stream.send(getattr(si, request)(rmID="rm-1"))
-                code, details = await stream.end()
-                assert code is Code.FAILED_PRECONDITION
-                assert request in details
-                assert "rm-1" in details
-        assert not (await status_of(reg)).partitions
-
-    @pytest.mark.parametrize("method", STREAMS)
-    async def test_case_11_nothing_before_registration(self, core: Core, method: str) -> None:
-        """11: a stream message of an unregistered manager ends its stream FAILED_PRECONDITION, naming both."""
-        request_type = REQUESTS[method]
-        async with Conversation.open(getattr(core.scheduler, method)()) as stream:
-            await stream.send(request_type(rmID="rm-1"))
-            code, details = await stream.end()
-        assert code is Code.FAILED_PRECONDITION
-        assert "rm-1" in details
-        assert request_type.DESCRIPTOR.name in details
-        await core.serves()
-
-    async def test_case_11_nothing_is_stored(self, core: Core) -> None:
-        """11: the node of a refused message does not turn up after registration."""
-        async with Conversation.open(core.scheduler.UpdateNode()) as stream:
-            await stream.send(node_request(create("n1")))
-            assert (await stream.end())[0] is Code.FAILED_PRECONDITION
-        await core.register()
-        async with Conversation.open(core.scheduler.UpdateNode()) as stream:
-            await stream.send(node_request(create("n1")))
-            assert (await stream.receive()).accepted[0].nodeID == "n1"
-
-    async def test_case_12_second_manager_on_a_stream(self, reg: Core) -> None:
-        """12: another rmID later on a stream ends it INVALID_ARGUMENT; earlier messages stay applied."""
-        async with Conversation.open(reg.scheduler.UpdateNode()) as stream:
-            await stream.send(node_request(create("n1")), node_request(create("n2"), rm_id="rm-9"))
-            code, details = await stream.end()
-        assert code is Code.INVALID_ARGUMENT
-        assert "rm-9" in details
-        assert [entry.nodeID for response in stream.got for entry in response.accepted] == ["n1"]
-        assert (await status_of(reg)).partitions[0].node_count == 1
-
-    async def test_case_13_queued_responses_arrive_in_order(self, reg: Core) -> None:
-        """13: state changes queue while no application stream is open; an rmID-only message collects them."""
-        async with Conversation.open(reg.scheduler.UpdateNode()) as nodes:
-            async with Conversation.open(reg.scheduler.UpdateApplication()) as applications:
-                await with_application(nodes, applications)
-            await until(lambda: reg.metrics.live_streams == 1, "the application stream to close")
-            async with Conversation.open(reg.scheduler.UpdateAllocation()) as allocations:
-                await allocations.send(allocation_request(ask("k")))
-                assert keys((await allocations.receive()).new) == ["k"]
-                async with Conversation.open(reg.scheduler.UpdateApplication()) as applications:
-                    await applications.send(si.ApplicationRequest(rmID="rm-1"))
-                    assert [entry.state for entry in await applications.entries(2)] == ["Accepted", "Running"]
-
-    async def test_case_14_the_newer_of_two_streams_receives_once(self, reg: Core) -> None:
-        """14: with two allocation streams both may send, and an allocation comes once, on the newer one."""
-        async with three_streams(reg) as (nodes, applications, older):
-            await with_application(nodes, applications)
-            async with Conversation.open(reg.scheduler.UpdateAllocation()) as newer:
-                await newer.send(si.AllocationRequest(rmID="rm-1"))
-                await reg.settle()
-                await older.send(allocation_request(ask("k1")))
-                assert keys(await newer.entries(1)) == ["k1"]
-                await newer.send(allocation_request(ask("k2")))
-                assert keys(await newer.entries(1)) == ["k2"]
-                assert await older.silent(reg)
-
-    async def test_case_14_the_older_stream_takes_over(self, reg: Core) -> None:
-        """14: when the newer stream breaks, the older one, still live, is the most recently bound."""
-        async with three_streams(reg) as (nodes, applications, older):
-            await with_application(nodes, applications)
-            async with Conversation.open(reg.scheduler.UpdateAllocation()) as newer:
-                await newer.send(si.AllocationRequest(rmID="rm-1"))
-                await reg.settle()
-            await until(lambda: reg.metrics.live_streams == 3, "the newer stream to close")
-            await older.send(allocation_request(ask("k")))
-            assert keys(await older.entries(1)) == ["k"]
-
-    async def test_case_20_node_without_attributes(self, reg: Core) -> None:
-        """20: a node without attributes lives in the default partition."""
-        async with Conversation.open(reg.scheduler.UpdateNode()) as nodes:
-            await nodes.send(node_request(create("n1")))
-            assert (await nodes.receive()).accepted[0].nodeID == "n1"
-        (partition,) = (await status_of(reg)).partitions
-        assert (partition.name, partition.node_count) == ("[rm-1]default", 1)
-
-    async def test_case_21_partition_is_never_prefixed_twice(self, reg: Core) -> None:
-        """21: bare and full partition names mean the same."""
-        async with Conversation.open(reg.scheduler.UpdateNode()) as nodes:
-            await nodes.send(node_request(create("n1", "default"), create("n2", "[rm-1]default")))
-            assert [entry.nodeID for entry in await nodes.entries(2)] == ["n1", "n2"]
-        (partition,) = (await status_of(reg)).partitions
-        assert (partition.name, partition.node_count) == ("[rm-1]default", 2)
-
-    async def test_case_22_unknown_partition(self, reg: Core) -> None:
-        """22: nodes and applications of a partition that is not configured are rejected."""
-        async with three_streams(reg) as (nodes, applications, _):
-            await nodes.send(node_request(create("n1", "gpu")))
-            assert (await nodes.receive()).rejected[0].reason.startswith("partition-not-found: ")
-            await applications.send(application_request("app", partition="gpu"))
-            assert (await applications.receive()).rejected[0].reason.startswith("partition-not-found: ")
-
-    async def test_case_23_ask_in_unknown_partition(self, reg: Core) -> None:
-        """23: such an ask is rejected with key and application."""
-        async with three_streams(reg) as (nodes, applications, allocations):
-            await with_application(nodes, applications)
-            await allocations.send(allocation_request(ask("k", partition="gpu")))
-            (rejected,) = (await allocations.receive()).rejectedAllocations
-        assert (rejected.allocationKey, rejected.applicationID) == ("k", "app")
-        assert rejected.reason.startswith("partition-not-found: ")
-
-    async def test_case_24_release_in_unknown_partition(self, reg: Core) -> None:
-        """24: such a release is ignored and not answered."""
-        async with three_streams(reg) as (nodes, applications, allocations):
-            await with_application(nodes, applications)
-            await allocations.send(allocation_request(ask("k")))
-            await allocations.entries(1)
-            release = si.AllocationRelease(
-                partitionName="gpu", applicationID="app", allocationKey="k", terminationType=si.STOPPED_BY_RM
-            )
-            await allocations.send(release_request(release))
-            assert await allocations.silent(reg)
-        assert (await status_of(reg)).partitions[0].allocation_count == 1
-
-    async def test_case_25_releases_name_the_full_partition(self, reg: Core) -> None:
-        """25: a release from the core carries the full partition name, whatever form the shim used."""
-        async with three_streams(reg) as (nodes, applications, allocations):
-            await with_application(nodes, applications)
-            await allocations.send(allocation_request(ask("k", partition="default")))
-            await allocations.entries(1)
-            release = si.AllocationRelease(applicationID="app", allocationKey="k", terminationType=si.STOPPED_BY_RM)
-            await allocations.send(release_request(release))
-            (released,) = (await allocations.receive()).released
-        assert (released.partitionName, released.allocationKey) == ("[rm-1]default", "k")
-        assert released.terminationType == si.STOPPED_BY_RM
-
-    async def test_case_157_unknown_fields_are_ignored(self, reg: Core) -> None:
-        """157: extra fields of a newer interface, anywhere in a message, change nothing."""
-        extra = b"\xba\x3e\x03abc"
-        node = create("n1").SerializeToString() + extra
-        raw = b"\x0a" + bytes([len(node)]) + node + b"\x12\x04rm-1" + extra
-        async with Conversation.open(reg.raw("UpdateNode")) as nodes:
-            await nodes.send(raw)
-            assert si.NodeResponse.FromString(await nodes.receive()).accepted[0].nodeID == "n1"
-
-
 class TestBinding:
     """protocol.md 1.1 beyond the numbered cases."""
 
@@ -282,63 +120,9 @@ class TestBinding:
                 await again.send(si.AllocationRequest(rmID="rm-1"))
                 assert keys((await again.receive()).released) == ["k1"]
 
-    async def test_reregistration_keeps_streams_and_drops_responses(self, reg: Core) -> None:
-        """After registering again nothing of the old registration comes, and streams that are open go on working."""
-        async with three_streams(reg) as (nodes, applications, allocations):
-            await with_application(nodes, applications)
-            await allocations.send(allocation_request(ask("k")))
-            await allocations.entries(1)
-            await reg.register()
-            await nodes.send(node_request(create("n1")))
-            assert (await nodes.receive()).accepted[0].nodeID == "n1"
-            await applications.send(application_request("app"))
-            while not (response := await applications.receive()).accepted:
-                assert response.updated[0].state in {"Accepted", "Running"}, "sent before the registration"
-            assert await allocations.silent(reg)
-
-    async def test_an_empty_manager_is_nobody(self, core: Core) -> None:
-        """A message without rmID ends its stream FAILED_PRECONDITION even while nobody is registered."""
-        async with Conversation.open(core.scheduler.UpdateNode()) as stream:
-            await stream.send(si.NodeRequest())
-            assert (await stream.end())[0] is Code.FAILED_PRECONDITION
-
-    async def test_a_manager_too_many_is_refused(self) -> None:
-        """One more than the core serves is refused FAILED_PRECONDITION and changes nothing (5.1, case 6)."""
-        async with running_core(managers=1) as reg:
-            await reg.register()
-            request = si.RegisterResourceManagerRequest(rmID="rm-2", config=CONFIG)
-            assert (await refused(reg.scheduler.RegisterResourceManager(request)))[0] is Code.FAILED_PRECONDITION
-            assert (await status_of(reg)).rm_id == "rm-1"
-
-    async def test_registration_without_a_name_is_refused(self, core: Core) -> None:
-        """An empty rmID is INVALID_ARGUMENT (5.1, case 5)."""
-        request = si.RegisterResourceManagerRequest(config=CONFIG)
-        assert (await refused(core.scheduler.RegisterResourceManager(request)))[0] is Code.INVALID_ARGUMENT
-
-    async def test_time_passes_only_when_the_test_says_so(self, reg: Core) -> None:
-        """Thirty seconds without work complete an application, without thirty seconds of waiting (case 134)."""
-        async with three_streams(reg) as (nodes, applications, allocations):
-            await with_application(nodes, applications)
-            await allocations.send(allocation_request(ask("k")))
-            await allocations.entries(1)
-            release = si.AllocationRelease(applicationID="app", allocationKey="k", terminationType=si.STOPPED_BY_RM)
-            await allocations.send(release_request(release))
-            assert [e.state for e in await applications.entries(3)] == ["Accepted", "Running", "Completing"]
-            reg.clock.advance(30 * SECOND_NS)
-            assert [e.state for e in await applications.entries(1)] == ["Completed"]
-
 
 class TestBadClients:
     """Whatever one client does, the others are served."""
-
-    @pytest.mark.parametrize("raw", [b"\xff\xff\xff\xff", b"\x0a\x05ab", b"\x00"])
-    @pytest.mark.parametrize("method", STREAMS)
-    async def test_garbage_on_a_stream(self, reg: Core, method: str, raw: bytes) -> None:
-        """Bytes that are no message end the stream INVALID_ARGUMENT."""
-        async with Conversation.open(reg.raw(method)) as stream:
-            await stream.send(raw)
-            assert (await stream.end())[0] is Code.INVALID_ARGUMENT
-        await reg.serves()
 
     @pytest.mark.parametrize(
         "method",
@@ -353,39 +137,6 @@ class TestBadClients:
         """Bytes that are no message are INVALID_ARGUMENT."""
         call: Any = reg.channel.unary_unary(method)
         assert (await refused(call(b"\xff\xff\xff\xff")))[0] is Code.INVALID_ARGUMENT
-        await reg.serves()
-
-    async def test_bad_text_is_garbage(self, reg: Core) -> None:
-        """A string field that is not UTF-8 ends the stream INVALID_ARGUMENT, not the core."""
-        async with Conversation.open(reg.raw("UpdateNode")) as stream:
-            await stream.send(b"\x12\x02\xff\xfe")
-            assert (await stream.end())[0] is Code.INVALID_ARGUMENT
-        await reg.serves()
-
-    @pytest.mark.parametrize("method", STREAMS)
-    async def test_oversize_message(self, reg: Core, method: str) -> None:
-        """A message above 64 MiB ends its stream RESOURCE_EXHAUSTED."""
-        async with Conversation.open(reg.raw(method)) as stream:
-            await stream.send(bytes(65 << 20))
-            assert (await stream.end())[0] is Code.RESOURCE_EXHAUSTED
-        await reg.serves()
-
-    async def test_large_message_is_taken(self, reg: Core) -> None:
-        """A message well above gRPC's default of 4 MiB is served."""
-        async with Conversation.open(reg.scheduler.UpdateNode()) as stream:
-            padded = [create(f"n{number}") for number in range(32)]
-            for node in padded:
-                node.attributes["padding"] = "x" * 1_000_000
-            await stream.send(node_request(*padded))
-            assert [entry.nodeID for entry in await stream.entries(32)] == [node.nodeID for node in padded]
-
-    @pytest.mark.parametrize("method", STREAMS)
-    async def test_vanishing_before_and_after_binding(self, reg: Core, method: str) -> None:
-        """Streams that are cancelled at any moment leave nothing behind."""
-        for messages in range(3):
-            async with Conversation.open(getattr(reg.scheduler, method)()) as stream:
-                await stream.send(*[REQUESTS[method](rmID="rm-1")] * messages)
-        await until(lambda: reg.metrics.live_streams == 0, "the streams to close")
         await reg.serves()
 
     async def test_vanishing_with_a_whole_connection(self, reg: Core) -> None:
@@ -474,58 +225,6 @@ class TestBadClients:
             await sending
         assert names == [f"n{n}" for n in range(count)]
 
-    async def test_responses_nobody_collects_end_in_resync(self) -> None:
-        """Past its limit the queue is dropped; later streams end `resync-required` until the shim registers (1.1)."""
-        async with running_core(FakeEngine(placing=False), queue_limit=50) as core:
-            engine = core.server.managers.first.runner._engine
-            await core.register()
-            async with Conversation.open(core.scheduler.UpdateAllocation()) as asking:
-                await asking.send(allocation_request(*(ask(f"k{n}") for n in range(60))))
-                await until(lambda: len(engine.pending) == 60, "the asks to arrive")  # type: ignore[attr-defined]
-            await until(lambda: core.metrics.live_streams == 0, "the stream to close")
-            engine.placing = True  # type: ignore[attr-defined]
-            async with Conversation.open(core.scheduler.UpdateNode()) as nodes:
-                await nodes.send(node_request())
-                assert (await nodes.end())[1].startswith("resync-required")
-            for method, request_type in REQUESTS.items():
-                async with Conversation.open(getattr(core.scheduler, method)()) as stream:
-                    await stream.send(request_type(rmID="rm-1"))
-                    code, details = await stream.end()
-                assert (code, details[:15]) == (Code.FAILED_PRECONDITION, "resync-required")
-            await core.serves()
-
-    async def test_a_bug_in_the_engine_is_contained(self) -> None:
-        """The stream that met it ends INTERNAL without details; health says NOT_SERVING until a new registration."""
-        engine = FakeEngine()
-        async with running_core(engine) as core:
-            await core.register()
-
-            def explode(command: object) -> list[Any]:
-                raise ZeroDivisionError("secret")
-
-            engine.answers[type(_node_command())] = explode
-            async with Conversation.open(core.scheduler.UpdateNode()) as stream:
-                await stream.send(node_request(create("n1")))
-                code, details = await stream.end()
-            assert code is Code.INTERNAL
-            assert "secret" not in details
-            health = HealthStub(core.channel)  # type: ignore[no-untyped-call, unused-ignore]
-
-            async def serving() -> bool:
-                answer = await health.Check(health_pb2.HealthCheckRequest())  # type: ignore[attr-defined]
-                return bool(answer.status == health_pb2.HealthCheckResponse.SERVING)
-
-            assert not await serving()
-            engine.answers.clear()
-            await core.serves()
-            assert await serving()
-
-
-def _node_command() -> Any:
-    from kornel.core.domain.commands import UpdateNodes  # noqa: PLC0415
-
-    return UpdateNodes("")
-
 
 class TestOtherServices:
     """kornel.v1, health and reflection."""
@@ -555,30 +254,6 @@ class TestOtherServices:
         status = await status_of(reg)
         assert status.partitions[0].total["vcore"] == largest
         assert status.partitions[0].queues[0].max["vcore"] == largest
-
-    async def test_a_lowered_max_is_enforced_over_the_wire(self, core: Core) -> None:
-        """The status tells when it will be, then one message lists the victims, then the status tells no more."""
-
-        def config(most: int) -> str:
-            queue = f"{{name: a, properties: {{quota.preemption.delay: 60s}}, resources: {{max: {{vcore: {most}m}}}}}}"
-            root = f"{{name: root, submitacl: '*', queues: [{queue}]}}"
-            return f"partitions: [{{name: default, preemption: {{quotapreemptionenabled: true}}, queues: [{root}]}}]"
-
-        await core.register(config=config(100))
-        stub = configuration_pb2_grpc.ConfigurationServiceStub(core.channel)
-        async with three_streams(core) as (nodes, applications, allocations):
-            await with_application(nodes, applications)
-            await allocations.send(allocation_request(*(ask(f"k{number}", vcore=10) for number in range(3))))
-            await allocations.entries(3)
-            update = configuration_pb2.UpdateConfigurationRequest(rm_id="rm-1", config=config(10))
-            await stub.UpdateConfiguration(update, timeout=PATIENCE_S)
-            queue = (await status_of(core)).partitions[0].queues[1]
-            assert queue.quota_preemption_start_ns == core.clock.now_ns() + 60 * SECOND_NS
-            core.clock.advance(60 * SECOND_NS)
-            released = list((await allocations.receive()).released)
-        assert [entry.allocationKey for entry in released] == ["k0", "k1"]
-        assert {entry.terminationType for entry in released} == {si.PREEMPTED_BY_SCHEDULER}
-        assert not (await status_of(core)).partitions[0].queues[1].HasField("quota_preemption_start_ns")
 
     async def test_configuration_update(self, reg: Core) -> None:
         """A valid text replaces the queues, the same text changes nothing, both answer the checksum (case 15)."""
@@ -624,18 +299,6 @@ class TestOtherServices:
         assert any(problem.line == 2 for problem in problems)
         assert (await status_of(reg)).configuration_checksum == before
 
-    async def test_configuration_update_needs_its_manager(self, reg: Core) -> None:
-        """An update for another manager is FAILED_PRECONDITION (DB-16, case 19)."""
-        stub = configuration_pb2_grpc.ConfigurationServiceStub(reg.channel)
-        request = configuration_pb2.UpdateConfigurationRequest(rm_id="rm-2", config=CONFIG)
-        assert (await refused(stub.UpdateConfiguration(request)))[0] is Code.FAILED_PRECONDITION
-
-    async def test_configuration_update_needs_a_registration(self, core: Core) -> None:
-        """An update before any registration is FAILED_PRECONDITION (case 18)."""
-        stub = configuration_pb2_grpc.ConfigurationServiceStub(core.channel)
-        request = configuration_pb2.UpdateConfigurationRequest(rm_id="rm-1", config=CONFIG)
-        assert (await refused(stub.UpdateConfiguration(request)))[0] is Code.FAILED_PRECONDITION
-
     async def test_validation_answers_ok_for_a_bad_text_too(self, core: Core) -> None:
         """Validation needs no registration, changes nothing and says what is wrong."""
         stub = configuration_pb2_grpc.ConfigurationServiceStub(core.channel)
@@ -645,13 +308,6 @@ class TestOtherServices:
         assert len(good.checksum) == 64
         assert not bad.valid
         assert bad.problems[0].severity == configuration_pb2.ConfigurationProblem.SEVERITY_ERROR
-
-    async def test_default_configuration_of_the_server(self) -> None:
-        """A shim that registers with no configuration gets the one the core was started with."""
-        async with running_core(default_config=CONFIG) as core:
-            await core.register(config="")
-            queues = (await status_of(core)).partitions[0].queues
-        assert [queue.path for queue in queues] == ["root", "root.a"]
 
     @pytest.mark.parametrize(
         "service",

@@ -1,13 +1,11 @@
-"""Guarantee-driven preemption in its obvious form: everything tried, nothing remembered, no bound, no short cut.
+"""What an ask under a guarantee needs, and who may go for it, in its obvious form: nothing remembered, no short cut.
 
-Written from preemption.md A and B alone; the planner must find the same node and the same victims in the same order.
-For small worlds only.
+Written from preemption.md A and B alone, for small worlds.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from itertools import combinations
 
 from kornel.core.domain.settings import GuaranteeMode, PreemptionPolicyKind, PriorityPolicy
 from kornel.core.model.allocations import Allocation
@@ -31,42 +29,6 @@ class Oracle:
             if any(t in queue.guaranteed for queue in self.path)
         }
         self.fence = next(queue for queue in self.path if self._is_fence(queue))
-
-    def plan(self) -> tuple[str, list[str]] | str:
-        """(node, victims in order), or the outcome of the refusal."""
-        if not self.entitled:
-            return "NO_GUARANTEE"
-        if any(self.demand[t] > queue.guaranteed[t] for t, queue in self.entitled.items()):
-            return "ASK_EXCEEDS_GUARANTEE"
-        leaf_is_owed = any(queue is self.ask.queue for queue in self.entitled.values())
-        for t, queue in self.entitled.items():
-            if self.swap(t):
-                exceeded = self.projected(queue, t) > queue.guaranteed[t]
-                if queue is self.ask.queue or (exceeded and not leaf_is_owed):
-                    return "NOT_UNDER_GUARANTEE"
-        if self.fence is self.ask.queue:
-            return "FENCED_AT_LEAF"
-        candidates = sorted(
-            (a for node in self.view.nodes.values() for a in node.allocations.values() if self.candidate(a)),
-            key=self.order,
-        )
-        waiting_for = [node.node_id for node in self.view.nodes.values() if self.room_is_leaving(node)]
-        if waiting_for:
-            return (min(waiting_for), [])
-        if not candidates:
-            return "NO_CANDIDATES"
-        solutions = []
-        for node in self.view.nodes.values():
-            if self.usable(node):
-                roomy = all(self.available(node, t) >= amount for t, amount in self.demand.items())
-                pool = [a for a in candidates if roomy or a.node is node]
-                victims = self.solve(node, pool)
-                if victims:
-                    solutions.append((*self.key(victims), node.node_id, [v.key for v in victims]))
-        if not solutions:
-            return "NO_NODE"
-        best = min(solutions)
-        return (best[-2], best[-1])
 
     def projected(self, queue: Queue, t: int) -> int:
         return queue.used[t] - queue.preempting[t] + queue.claimed[t]
@@ -167,17 +129,6 @@ class Oracle:
             victim.key,
         )
 
-    def key(self, victims: Iterable[Allocation]) -> tuple[bool, bool, int, int, int, int]:
-        listed = list(victims)
-        return (
-            any(v.spec.originator for v in listed),
-            any(not v.spec.allow_preempt_self for v in listed),
-            len(listed),
-            max(self.adjusted(v, self.fence) for v in listed),
-            -min(v.created_ns for v in listed),
-            -min(self.common(v).depth for v in listed),
-        )
-
     def usable(self, node: Node) -> bool:
         return (
             node.schedulable
@@ -187,11 +138,6 @@ class Oracle:
                 for t in self.demand
             )
         )
-
-    def room_is_leaving(self, node: Node) -> bool:
-        """Whether nobody has to go: all that is needed is told to leave already, and nobody else's."""
-        fits_now = all(node.open[t] >= amount for t, amount in self.demand.items())
-        return self.usable(node) and not fits_now and not self.unmet(node, [])
 
     def unmet(self, node: Node, victims: list[Allocation]) -> set[tuple[str, int, str]]:
         """The needs that *victims* leave, node, queues and guarantees each for itself."""
@@ -229,48 +175,3 @@ class Oracle:
         kind, t, _ = need
         counts = kind != "guarantee" or self.entitled[t] in victim.queue.lineage()
         return counts and t in dict(victim.shape.pairs)
-
-    def solve(self, node: Node, pool: list[Allocation]) -> list[Allocation]:
-        """Victims for *node*; empty: none, or none needed."""
-        if not self.unmet(node, []):
-            return []
-        for level in range(4):
-            part = [v for v in pool if 2 * v.spec.originator + (not v.spec.allow_preempt_self) <= level]
-            found, kept = self.walk(node, part)
-            if found:
-                return found
-            for number in (1, 2):
-                for first in combinations(kept, number):
-                    rest = [v for v in part if v not in first]
-                    found, _ = self.walk(node, [*first, *rest])
-                    if found:
-                        return sorted(found, key=self.order)
-        return []
-
-    def walk(self, node: Node, part: list[Allocation]) -> tuple[list[Allocation], list[Allocation]]:
-        """The victims of a walk over *part*, none if it fails, and those whom a law kept only because of others."""
-        taken: list[Allocation] = []
-        kept: list[Allocation] = []
-        for victim in part:
-            unmet = self.unmet(node, taken)
-            if not unmet:
-                break
-            lowers = any(self.lowers(victim, need) for need in unmet)
-            useful = any(self.lowers(victim, need) and self.serves(victim, need) for need in unmet)
-            at_first = self.unmet(node, [])
-            once = any(self.lowers(victim, need) and self.serves(victim, need) for need in at_first)
-            if useful and self.lawful([*taken, victim]):
-                taken.append(victim)
-            elif useful or (lowers and once):
-                kept.append(victim)
-        if self.unmet(node, taken):
-            return [], kept
-        victims = self.pruned(node, taken)
-        return (victims, kept) if self.justified(node, victims) else ([], kept)
-
-    def pruned(self, node: Node, victims: list[Allocation]) -> list[Allocation]:
-        for victim in reversed(victims):
-            rest = [v for v in victims if v is not victim]
-            if not self.unmet(node, rest):
-                victims = rest
-        return victims

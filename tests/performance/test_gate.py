@@ -77,7 +77,7 @@ def test_counting_twice_gives_the_same(counted: dict[str, dict[str, float]]) -> 
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("variant", list(ends.VARIANTS))
+@pytest.mark.parametrize("variant", [variant for variant in ends.VARIANTS if variant != "below"])
 def test_an_end_costs_no_more_however_many_wait(variant: str) -> None:
     """P18: rounds of saving, savings and firm claims, limits and many sizes included."""
     few, many = (
@@ -86,6 +86,14 @@ def test_an_end_costs_no_more_however_many_wait(variant: str) -> None:
     assert many <= few * MORE_WAIT, (
         f"{variant}: {few:,.0f} instructions for an end with {WAITING[0]}, {many:,.0f} with {WAITING[1]:,}"
     )
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("order", ["fifo", "fair"])
+def test_a_choice_below_limits_costs_no_more_however_many_wait(order: str) -> None:
+    """It looks at a part of those who wait, and nobody is asked one by one whether somebody else has his turn first."""
+    few, many = (ends.count_choice(ends.Case(waiting, order=order, saved_below=True)) for waiting in (1_000, 4_000))
+    assert many <= few * 1.05, f"{few:,.0f} instructions with 1,000 applications that wait, {many:,.0f} with 4,000"
 
 
 @pytest.mark.alone

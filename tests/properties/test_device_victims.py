@@ -9,21 +9,12 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kornel.core.domain.commands import (
-    AllocationSpec,
-    ApplicationSpec,
-    NodeAction,
-    NodeSpec,
-    RegisterManager,
-    UpdateAllocations,
-    UpdateApplications,
-    UpdateNodes,
-)
+from kornel.core.domain.commands import AllocationSpec
 from kornel.core.domain.devices import DEVICES_ATTRIBUTE, read_wants, want_tags
 from kornel.core.domain.effects import Allocated, PreemptionDecided, Released
 from kornel.core.domain.resources import Resources
-from kornel.core.engine.engine import Engine
 from kornel.core.state.books import audit
+from tests.driven_core import DrivenCore
 from tests.properties.machine.device_rules import DEVICES, GIB
 from tests.request_texts import write_devices
 
@@ -88,28 +79,21 @@ def test_a_plan_is_found_where_there_is_one_and_takes_nobody_without_need(
     held: list[tuple[str, int]], want: dict[str, Any], amount: int, required: bool
 ) -> None:
     """For a guarantee, and on a node that the ask requires."""
-    engine = Engine()
-    engine.apply(RegisterManager("rm", CONFIG), SECOND)
-    report = ((DEVICES_ATTRIBUTE, write_devices(DEVICES)),)
-    node = NodeSpec("n", NodeAction.CREATE, PARTITION, report, Resources({"part": CAPACITY}))
-    engine.apply(UpdateNodes("rm", (node,)), SECOND)
-    applications = (ApplicationSpec(name, f"root.{name}", PARTITION, "user") for name in ("owed", "other"))
-    engine.apply(UpdateApplications("rm", tuple(applications)), SECOND)
+    core = DrivenCore(CONFIG, now_ns=SECOND)
+    core.node("n", {"part": CAPACITY}, attributes=((DEVICES_ATTRIBUTE, write_devices(DEVICES)),))
+    for name in ("owed", "other"):
+        core.application(name, f"root.{name}")
     running: dict[str, tuple[str, int]] = {}
     for number, (device, share) in enumerate(held):
         key = f"r{number}"
         have = {"count": 1} if share == 1000 else {"fraction": str(share / 1000)}
-        effects = engine.apply(UpdateAllocations("rm", (_spec(key, "other", share, have, device),)), SECOND)
+        effects = core.send(_spec(key, "other", share, have, device))
         if any(isinstance(effect, Allocated) for effect in effects):
             running[key] = (device, share)
-    engine.apply(
-        UpdateAllocations("rm", (_spec("k", "owed", amount, want, required_node="n" if required else ""),)), SECOND
-    )
-    effects = [effect for at in (2, 3, 4) for effect in engine.cycle(at * SECOND, 1000).effects]
-    state = engine.partition(PARTITION)
-    assert state is not None
-    assert audit.check(state) == []
-    assert state.law_violations == 0
+    core.send(_spec("k", "owed", amount, want, required_node="n" if required else ""))
+    effects = [effect for at in (2, 3, 4) for effect in core.engine.cycle(at * SECOND, 1000).effects]
+    assert audit.check(core.state) == []
+    assert core.state.law_violations == 0
     placed = [effect for effect in effects if isinstance(effect, Allocated)]
     victims = [effect.key for effect in effects if isinstance(effect, Released)]
     keys = list(running)

@@ -17,25 +17,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kornel.core.domain.commands import (
-    AllocationSpec,
-    ApplicationSpec,
-    NodeAction,
-    NodeSpec,
-    RegisterManager,
-    ReleaseSpec,
-    TerminationType,
-    UpdateAllocations,
-    UpdateApplications,
-    UpdateNodes,
-)
+from kornel.core.domain.commands import AllocationSpec, TerminationType
 from kornel.core.domain.effects import PreemptionDecided
 from kornel.core.domain.resources import Resources
-from kornel.core.engine.engine import Engine
 from kornel.core.state.books import audit
+from tests.driven_core import DrivenCore
 from tests.examples import scale_examples
 
-RM: Final = "rm"
 PARTITION: Final = "[rm]default"
 SECOND: Final = 10**9
 STEP_S: Final = 5
@@ -47,7 +35,7 @@ NO_GOVERNOR: Final = (
 )
 
 
-class Storm:
+class Storm(DrivenCore):
     """A cluster with more demand than room, and a shim that never gives up a task."""
 
     def __init__(self, seed: int) -> None:
@@ -55,19 +43,12 @@ class Storm:
         self._types = ["vcore"] if dice.random() < 0.5 else ["vcore", "memory"]
         capacities = [{t: dice.randint(4, 9) for t in self._types} for _ in range(dice.randint(1, 3))]
         self._total = {t: sum(capacity[t] for capacity in capacities) for t in self._types}
-        self.engine = Engine()
-        self.engine.apply(RegisterManager(RM, self._configuration()), 0)
-        nodes = tuple(
-            NodeSpec(f"n{at}", NodeAction.CREATE, PARTITION, capacity=Resources(capacity))
-            for at, capacity in enumerate(capacities)
-        )
-        self.engine.apply(UpdateNodes(RM, nodes), 0)
-        applications = tuple(
-            ApplicationSpec(f"{leaf}-{number}", leaf, PARTITION, "ann") for leaf in self._leaves for number in range(2)
-        )
-        self.engine.apply(UpdateApplications(RM, applications), 0)
-        self.state = self.engine.partition(PARTITION)
-        assert self.state is not None
+        super().__init__(self._configuration())
+        for at, capacity in enumerate(capacities):
+            self.node(f"n{at}", capacity)
+        for leaf in self._leaves:
+            for number in range(2):
+                self.application(f"{leaf}-{number}", leaf)
         self._incarnations: dict[str, int] = {}
         self._tasks: dict[str, AllocationSpec] = {}
         self.evictions: list[tuple[int, str, str]] = []
@@ -126,26 +107,28 @@ class Storm:
         for leaf in dice.sample(self._leaves, len(self._leaves)):  # Who comes first takes all there is.
             for task in demand:
                 if task.application_id.startswith(leaf):
-                    self._ask(task, now_s)
+                    self._ask(task)
             self._step(now_s)
             now_s += STEP_S
+            self.now_ns = now_s * SECOND
         while now_s - (self.evictions[-1][0] if self.evictions else 0) < AT_REST_S:
             assert now_s < LONGEST_S, "does not come to rest"
             self._step(now_s)
             now_s += STEP_S
+            self.now_ns = now_s * SECOND
         self._check_turns()
         return len(self.evictions)
 
-    def _ask(self, task: AllocationSpec, now_s: int) -> None:
+    def _ask(self, task: AllocationSpec) -> None:
         number = self._incarnations[task.key] = self._incarnations.get(task.key, 0) + 1
         again = task._replace(key=f"{task.key}.{number}")
         self._tasks[again.key] = task
-        self.engine.apply(UpdateAllocations(RM, (again,)), now_s * SECOND)
+        self.send(again)
 
     def _step(self, now_s: int) -> None:
         more = True
         while more:
-            result = self.engine.cycle(now_s * SECOND, 100)
+            result = self.engine.cycle(self.now_ns, 100)
             more = result.more
             for effect in result.effects:
                 if isinstance(effect, PreemptionDecided) and effect.victims:
@@ -153,13 +136,10 @@ class Storm:
                         taker, loser = self._tasks[effect.key].key, self._tasks[victim.key].key
                         self.evictions.append((now_s, taker, loser))
                         # Its controller is quicker than the shim's confirmation.
-                        self._ask(self._tasks[victim.key], now_s)
-                        gone = ReleaseSpec(
-                            PARTITION, victim.application_id, victim.key, TerminationType.PREEMPTED_BY_SCHEDULER
-                        )
-                        self.engine.apply(UpdateAllocations(RM, releases=(gone,)), now_s * SECOND)
+                        self._ask(self._tasks[victim.key])
+                        kind = TerminationType.PREEMPTED_BY_SCHEDULER
+                        self.release(victim.application_id, victim.key, kind=kind)
                     more = True
-        assert self.state is not None
         assert audit.check(self.state) == []
         assert self.state.law_violations == 0
 

@@ -123,8 +123,7 @@ def storm(seed: int, governor: str) -> list[Decision]:
     stage.play([f'partition governor="{governor}"'])
     stage.play([f"queue root.{name} guaranteed={{f=3}} preemption.delay=1ms" for name in "ab"])
     stage.play([f"node n{number} f=1" for number in range(6)])
-    state = stage.engine.partition("[rm-1]default")
-    assert state is not None
+    state = stage.state
     decisions: list[Decision] = []
     for step in range(30):
         now = 20 * step

@@ -64,8 +64,7 @@ def hold(
             for number, leaf in enumerate(rng.choices(LEAVES, k=24))
         ]
     )
-    state = stage.engine.partition("[rm-1]default")
-    assert state is not None
+    state = stage.state
     asks: list[Allocation] = [ask for application in state.applications.values() for ask in application.asks.values()]
     rng.shuffle(asks)
     for application in state.applications.values():

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 from kornel.core.laws.verdict import Law
 from kornel.core.model.allocations import Allocation
+from kornel.core.model.nodes import Node
 from kornel.core.preemption.guarantee.search import planner as guarantee
 from kornel.core.preemption.plan import Plan, PreemptionPlan
 from kornel.core.preemption.quota import planner as quota
@@ -25,7 +26,6 @@ from tests import judged_plans
 from tests.examples import scale_examples
 from tests.oracles.preemption import Oracle
 from tests.properties.test_enforcement import covers, crowded_node, overfull_tree, protected
-from tests.properties.test_preemption_oracle import sets_of_victims
 from tests.properties.test_preemption_plan import random_case
 from tests.unit.policies.preemption.world import NOW_NS, World
 
@@ -60,6 +60,21 @@ def walk(
 
 def is_worse(victims: Sequence[Allocation], than: Sequence[Allocation], order: Callable[[Allocation], Any]) -> bool:
     return bool(than) and sorted(map(order, victims), reverse=True) > sorted(map(order, than), reverse=True)
+
+
+def sets_of_victims(world: World, oracle: Oracle, node: Node) -> list[list[Allocation]]:
+    """All sets of victims that would lawfully make room on *node*."""
+    if not oracle.usable(node) or not oracle.unmet(node, []):
+        return []
+    candidates = [a for a in world.allocations.values() if a.node is not None and oracle.candidate(a)]
+    roomy = all(oracle.available(node, t) >= amount for t, amount in oracle.demand.items())
+    pool = [a for a in candidates if roomy or a.node is node]
+    return [
+        list(victims)
+        for count in range(1, len(pool) + 1)
+        for victims in combinations(pool, count)
+        if not oracle.unmet(node, list(victims)) and oracle.lawful(victims) and oracle.justified(node, victims)
+    ]
 
 
 def broken(world: World, plan: Plan) -> set[Law]:

@@ -81,7 +81,7 @@ class MixedHour(VirtualCluster):
         partition = {"name": "default", "queues": [root], "preemption": MODES[mode]}
         super().__init__(json.dumps({"partitions": [partition]}))
         for at in range(NODES):
-            self.add_node(f"n{at}", vcore=10, **({"gpu": 2} if at % 4 == 0 else {}))
+            self.node(f"n{at}", {"vcore": 10, **({"gpu": 2} if at % 4 == 0 else {})})
         self.arrivals = sorted(rng.randrange(HOUR_S) for _ in range(ASKS))
 
     def note_start(self, spec: AllocationSpec) -> int:

@@ -166,7 +166,7 @@ def test_nobody_goes_unheard_and_no_round_takes_too_much(seed: int) -> None:
     for _ in range(12):
         submit()
     for _ in range(rng.randint(5, 60)):
-        stage.now_s += rng.choice([0, 1, 2.5, 5])
+        stage.now_ns += round(rng.choice([0, 1, 2.5, 5]) * SECOND_NS)
         rounds = stage.state.notices.rounds
         more = True
         while more:

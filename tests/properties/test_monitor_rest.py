@@ -80,8 +80,7 @@ class Pair:
 
 def run_slices(stage: Stage, now_s: float) -> list[Effect]:
     """Everything that the engine has to do at *now_s*, timers included that are due in the same moment."""
-    stage.now_s = now_s
-    now_ns = START_NS + round(now_s * SECOND_NS)
+    stage.now_ns = now_ns = START_NS + round(now_s * SECOND_NS)
     found: list[Effect] = []
     more = True
     while more:

@@ -24,13 +24,12 @@ from kornel.core.preemption.plan import PreemptionPlan
 from kornel.core.telling.explain import Named
 from kornel.core.telling.reader import Reader
 from tests.examples import mark_rest_long
-from tests.preemption_notation import TaskCase
 from tests.properties.limited_shim import LimitedShim
 from tests.properties.machine import driver
 from tests.properties.machine.world import RM
 from tests.properties.machine.world import World as Partition
 from tests.properties.shim import PARTITION, Shim, random_history
-from tests.properties.test_preemption_quiet import place, random_case
+from tests.properties.test_preemption_plan import random_case
 from tests.properties.test_supposing import questions
 from tests.unit.policies.preemption.world import NOW_NS, World
 
@@ -105,14 +104,10 @@ def _refuse_some(ask: Allocation, node: Node, victims: tuple[Allocation, ...], s
 
 
 def _full_cluster(seed: int) -> tuple[World, list[Allocation]]:
-    """A cluster without room and the asks that found none."""
-    rng = random.Random(seed)
-    case, demand = random_case(rng)
+    """A cluster without much room, and asks."""
+    case = random_case(random.Random(seed))
     world = World.of(case)
-    tasks = [
-        TaskCase(task.queue, task.key, task.amounts, tick=at, priority=task.priority) for at, task in enumerate(demand)
-    ]
-    return world, [ask for ask in map(world.ask, tasks) if not place(world, ask)]
+    return world, [world.ask(step.ask) for step in case.steps]
 
 
 def _search(clusters: list[tuple[World, list[Allocation]]], searches: int) -> Counter[str]:

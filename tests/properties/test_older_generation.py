@@ -3,29 +3,16 @@
 from __future__ import annotations
 
 from itertools import count, islice
-from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kornel.core.domain.allocation_ids import allocation_id
-from kornel.core.domain.commands import (
-    AllocationSpec,
-    ApplicationSpec,
-    NodeAction,
-    NodeSpec,
-    RegisterManager,
-    ReleaseSpec,
-    UpdateAllocations,
-    UpdateApplications,
-    UpdateNodes,
-)
+from kornel.core.domain.commands import Command, NodeAction, ReleaseSpec, UpdateAllocations
 from kornel.core.domain.effects import Allocated, Effect, Released
-from kornel.core.domain.resources import Resources
-from kornel.core.engine.engine import Engine
 from kornel.core.state.books import audit
+from tests.driven_core import DrivenCore
 
-PARTITION = "[rm]default"
 CONFIG = "partitions: [{name: default, queues: [{name: root, submitacl: '*', queues: [{name: a}]}]}]"
 KEYS = ("k", "k-0", "k-1")
 APPLICATION = "app"
@@ -46,17 +33,16 @@ operations = st.lists(
 )
 
 
-class Model:
+class Model(DrivenCore):
     """Each key with its live instances, and the node each runs on."""
 
     def __init__(self) -> None:
-        self.engine = Engine()
         self.live: dict[str, dict[int, str | None]] = {key: {} for key in KEYS}
         self.sizes: dict[tuple[str, int], int] = {}
         self._nodes = count()
-        self._send(RegisterManager("rm", CONFIG))
-        self.node = self._new_node()
-        self._send(UpdateApplications("rm", (ApplicationSpec(APPLICATION, "root.a", PARTITION, user="u"),)))
+        super().__init__(CONFIG, now_ns=1)
+        self.newest = self._new_node()
+        self.application(APPLICATION, "root.a")
 
     def perform(self, kind: str, key: str, number: int, other: int) -> None:
         live = self.live[key]
@@ -69,7 +55,8 @@ class Model:
             added = list(islice(free, wanted - len(kept)))
             self.live[key] = {**dict.fromkeys(kept + added), **{instance: live[instance] for instance in running}}
             self.sizes.update({(key, instance): other + 1 for instance in kept + added})
-            self._send(self._specs(key, size=other + 1, legacy=True, max_allocations=number, priority=other % 2))
+            about = {"legacy": True, "max_allocations": number, "priority": other % 2}
+            self.submit(APPLICATION, [key], {"vcore": other + 1}, **about)
         elif kind == "cycle":
             self._hear(self.engine.cycle(1, 1000).effects)
         elif kind == "end one":
@@ -78,34 +65,32 @@ class Model:
                 live.pop(number)
             elif (whole := allocation_id(key, number)) in self.live:
                 self._end_key(whole)
-            self._send(self._release(allocation_id=allocation_id(key, number)))
+            self._end(allocation_id=allocation_id(key, number))
         elif kind == "end key":
             self._end_key(key)
-            self._send(self._release(key))
+            self._end(key)
         elif kind == "withdraw":
             for instance in pending:
                 del live[instance]
-            self._send(UpdateAllocations("rm", ask_releases=(ReleaseSpec(PARTITION, APPLICATION, key),)))
+            self.apply(UpdateAllocations(self.rm_id, ask_releases=(ReleaseSpec(self.partition, APPLICATION, key),)))
         elif kind == "report":
             if live.get(number) is None:
-                live[number] = self.node
+                live[number] = self.newest
                 self.sizes.setdefault((key, number), 1)
             self.sizes[key, number] = 1
-            self._send(self._specs(key, size=1, node_id=self.node, instance=number))
+            self.submit(APPLICATION, [key], {"vcore": 1}, node_id=self.newest, instance=number)
         else:
             for instances in self.live.values():
-                for instance in [i for i, node in instances.items() if node == self.node]:
+                for instance in [i for i, node in instances.items() if node == self.newest]:
                     del instances[instance]
-            self._send(UpdateNodes("rm", (NodeSpec(self.node, NodeAction.DECOMISSION, PARTITION),)))
-            self.node = self._new_node()
+            self.node(self.newest, action=NodeAction.DECOMISSION)
+            self.newest = self._new_node()
 
     def check(self) -> None:
-        state = self.engine.partition(PARTITION)
-        assert state is not None
-        assert audit.check(state) == []
+        assert audit.check(self.state) == []
         held = {
             (r.spec.key, r.spec.instance): (r.node and r.node.node_id, r.shape.resources["vcore"])
-            for r in state.requests.values()
+            for r in self.state.requests.values()
         }
         assert held == {
             (key, instance): (node, self.sizes[key, instance])
@@ -118,21 +103,19 @@ class Model:
         running = {instance for instance, node in live.items() if node is not None}
         self.live[key] = {} if not running else {i: node for i, node in live.items() if i not in running}
 
-    def _specs(self, key: str, *, size: int, node_id: str = "", **fields: Any) -> UpdateAllocations:
-        spec = AllocationSpec(key, APPLICATION, PARTITION, Resources({"vcore": size}), node_id=node_id)
-        return UpdateAllocations("rm", (spec._replace(**fields),))
-
-    def _release(self, key: str = "", allocation_id: str = "") -> UpdateAllocations:
-        spec = ReleaseSpec(PARTITION, APPLICATION, key, allocation_id=allocation_id)
-        return UpdateAllocations("rm", releases=(spec,))
+    def _end(self, key: str = "", allocation_id: str = "") -> None:
+        spec = ReleaseSpec(self.partition, APPLICATION, key, allocation_id=allocation_id)
+        self.apply(UpdateAllocations(self.rm_id, releases=(spec,)))
 
     def _new_node(self) -> str:
         name = f"n{next(self._nodes)}"
-        self._send(UpdateNodes("rm", (NodeSpec(name, NodeAction.CREATE, PARTITION, capacity=Resources({"vcore": 9})),)))
+        self.node(name, {"vcore": 9})
         return name
 
-    def _send(self, command: RegisterManager | UpdateNodes | UpdateApplications | UpdateAllocations) -> None:
-        self._hear(self.engine.apply(command, 1))
+    def apply(self, command: Command) -> list[Effect]:
+        effects = super().apply(command)
+        self._hear(effects)
+        return effects
 
     def _hear(self, effects: list[Effect]) -> None:
         for effect in effects:

@@ -122,8 +122,7 @@ def check_empty_pool(seed: int) -> None:
     dice.shuffle(lines)
     stage = Stage()
     stage.play([*lines_of(root), f"node n1 f={pool}", *lines, "cycle"])
-    state = stage.engine.partition("[rm-1]default")
-    assert state is not None
+    state = stage.state
     f = state.types.names.index("f")
     used = {leaf: state.queues[path_of(leaf)].used[f] for leaf in wanted}
     for leaf, count in wanted.items():

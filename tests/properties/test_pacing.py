@@ -236,8 +236,7 @@ def test_nobody_held_back_is_forgotten(seed: int) -> None:
     """The window moves on, so at rest the limit stands against nobody, unless it lets nobody preempt at all."""
     shim = played(seed)
     shim.settle(40)
-    state = shim.stage.engine.partition("[rm-1]default")
-    assert state is not None
+    state = shim.stage.state
     if shim.terms.limit:
         waiting = [ask for ask in state.requests.values() if ask.pending]
         assert not [ask for ask in waiting if ask.outcome is Outcome.ROUND_LIMIT]
@@ -253,8 +252,7 @@ def test_the_runs_reach_what_they_are_about() -> None:
     for seed in range(60):
         shim = played(seed)
         kinds |= {decision.kind for decision in shim.decisions}
-        state = shim.stage.engine.partition("[rm-1]default")
-        assert state is not None
+        state = shim.stage.state
         outcomes |= {str(ask.outcome) for ask in state.requests.values()}
         asked += state.callbacks.preemption_predicates
         reserved += state.reserving.aged

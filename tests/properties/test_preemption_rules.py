@@ -84,8 +84,7 @@ def test_a_written_cluster_is_a_scenario(seed: int) -> None:
     world = random_world(seed)
     played = Stage()
     played.play([line for line in written(world).splitlines() if not line.startswith("#")])
-    state = played.engine.partition("[rm-1]default")
-    assert state is not None
+    state = played.state
     assert state.queues.keys() == {queue.path for queue in world.queues}
     assert state.requests.keys() >= {task.key for task, _ in world.running} | {ask.key for ask in world.asks}
 

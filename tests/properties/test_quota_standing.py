@@ -45,9 +45,7 @@ class Cluster:
 
     @property
     def state(self) -> PartitionState:
-        found = self.stage.engine.partition("[rm-1]default")
-        assert found is not None
-        return found
+        return self.stage.state
 
     def configure(self, *, begin: bool = False) -> None:
         lines = [f"partition default quota={'on' if self.enabled else 'off'} 'victim={{timeout: 20s}}'"]

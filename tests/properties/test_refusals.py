@@ -53,8 +53,7 @@ def test_most_changes_wake_nobody() -> None:
         "queue root.v guaranteed={f=100}", "queue root.a guaranteed={f=10}", "node n1 f=10", "node n2 f=3",
         "run v1 queue=root.v node=n1 f=9", "app v queue=root.v", "ask k queue=root.a f=10 other=yes", "cycle at=30s",
     ])  # fmt: skip
-    state = stage.engine.partition("[rm-1]default")
-    assert state is not None
+    state = stage.state
     assert state.preemption_attempts == 1
     for number in range(20):
         stage.play([f"run o{number} app=v node=n2 f=1", f"cycles until={32 + 2 * number}s every=1s"])
@@ -77,8 +76,7 @@ def test_a_fall_between_two_looks_hides_no_growth() -> None:
     stage.play(["release b8 app=v", "ask k app=o f=7 h=1 other=yes", "cycles until=38s every=1s"])
     stage.play(["run b8 app=v node=b f=1", "run b9 app=v node=b f=1", "cycle at=39.95s"])
     stage.play(["release b9 app=v", "release b8 app=v", "cycle at=39.96s", "cycle at=40.001s", "cycle at=40.002s"])
-    state = stage.engine.partition("[rm-1]default")
-    assert state is not None
+    state = stage.state
     assert not state.requests["k"].triggered
     stage.play(["run b8 app=v node=b f=1", "run b9 app=v node=b f=1", "cycles until=42s every=0.5s"])
     assert state.requests["a1"].preempted

@@ -4,27 +4,19 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from itertools import count
 from typing import Final
 
 import pytest
 
 from kornel.core.domain.commands import (
-    AllocationSpec,
     ApplicationRef,
-    ApplicationSpec,
     Command,
     CommandRefused,
     NodeAction,
-    NodeSpec,
-    RegisterManager,
-    ReleaseSpec,
-    TerminationType,
-    UpdateAllocations,
     UpdateApplications,
     UpdateConfiguration,
-    UpdateNodes,
 )
 from kornel.core.domain.effects import (
     Allocated,
@@ -34,23 +26,19 @@ from kornel.core.domain.effects import (
     Effect,
     NodeRejected,
 )
-from kornel.core.domain.resources import Resources
 from kornel.core.engine.configuration import offered_types
 from kornel.core.engine.configuration.configure import CLEANER_INTERVAL_NS
 from kornel.core.engine.engine import Engine
 from kornel.core.model import shapes
 from kornel.core.state.books import audit
 from kornel.core.state.options import EngineOptions
+from tests.driven_core import Amounts, DrivenCore
 from tests.examples import mark_rest_long
 
-RM: Final = "rm"
-PARTITION: Final = "[rm]default"
 MOST: Final = 8
 ASKED: Final = 2
 POOL: Final = [f"t{number}" for number in range(14)]
 QUEUES: Final = ("a", "b")
-
-Amounts = Mapping[str, int]
 
 
 @pytest.fixture(autouse=True)
@@ -62,13 +50,11 @@ def few_types(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(offered_types, "BYTES_KEPT", 20_000)
 
 
-class Cluster:
+class Cluster(DrivenCore):
     """An engine, and everything it was told and has said, by name."""
 
     def __init__(self, seed: int) -> None:
         self.rng = random.Random(seed)
-        self.engine = Engine(EngineOptions(reservation_delay_ns=None))
-        self.now_ns = 1_000 * 10**9
         self.nodes: dict[str, dict[str, int]] = {}
         self.running: dict[str, tuple[Amounts, str]] = {}
         self.pending: dict[str, Amounts] = {}
@@ -77,7 +63,8 @@ class Cluster:
         """By application that is there, all types that it has ever held: what it used of them is kept."""
         self.refused = self.taken_in = 0
         self.numbers = count()
-        self.engine.apply(RegisterManager(RM, self.configuration()), self.now_ns)
+        engine = Engine(EngineOptions(reservation_delay_ns=None))
+        super().__init__(self.configuration(), now_ns=1_000 * 10**9, engine=engine)
         for queue in QUEUES:
             self.begin(queue)
 
@@ -93,10 +80,8 @@ class Cluster:
 
         And those of them that somebody still waits for.
         """
-        state = self.engine.partition(PARTITION)
-        assert state is not None
         waited_for = {t for amounts in self.pending.values() for t in amounts}
-        waited_for -= set(state.types.find_unoffered(POOL))
+        waited_for -= set(self.state.types.find_unoffered(POOL))
         return {"t0", self.configured} | waited_for.union(*self.nodes.values(), *self.held.values())
 
     def some(self, most: int) -> dict[str, int]:
@@ -105,8 +90,8 @@ class Cluster:
     def owner(self) -> str:
         return self.rng.choice(sorted(self.held))
 
-    def hear(self, command: Command) -> list[Effect]:
-        effects = self.engine.apply(command, self.now_ns)
+    def apply(self, command: Command) -> list[Effect]:
+        effects = super().apply(command)
         self.follow(effects)
         return effects
 
@@ -152,7 +137,7 @@ class Cluster:
     def begin(self, queue: str) -> None:
         name = f"{queue}{next(self.numbers)}"
         self.held[name] = set()
-        effects = self.hear(UpdateApplications(RM, (ApplicationSpec(name, f"root.{queue}", PARTITION, user="u"),)))
+        effects = self.application(name, f"root.{queue}")
         assert any(isinstance(effect, ApplicationAccepted) for effect in effects), effects
 
     def restart(self) -> None:
@@ -162,7 +147,7 @@ class Cluster:
         for known in (self.running, self.pending):
             for key in [key for key in known if key.partition("/")[0] == gone]:
                 del known[key]
-        self.hear(UpdateApplications(RM, remove=(ApplicationRef(gone, PARTITION),)))
+        self.apply(UpdateApplications(self.rm_id, remove=(ApplicationRef(gone, self.partition),)))
         self.begin(gone[0])
 
     def ask(self) -> None:
@@ -170,7 +155,7 @@ class Cluster:
         owner = self.owner()
         key, amounts = f"{owner}/{next(self.numbers)}", self.some(4)
         self.pending[key] = amounts
-        effects = self.hear(UpdateAllocations(RM, (AllocationSpec(key, owner, PARTITION, Resources(amounts)),)))
+        effects = self.submit(owner, [key], amounts)
         assert not [effect for effect in effects if isinstance(effect, AllocationRejected)]
 
     def judge(self, effects: list[Effect], amounts: Amounts, named: set[str]) -> bool:
@@ -186,8 +171,7 @@ class Cluster:
         name, capacity = f"n{next(self.numbers)}", {t: 3 * amount for t, amount in self.some(4).items()}
         named = self.named()
         self.nodes[name] = capacity
-        spec = NodeSpec(name, NodeAction.CREATE, PARTITION, capacity=Resources(capacity))
-        if not self.judge(self.hear(UpdateNodes(RM, (spec,))), capacity, named):
+        if not self.judge(self.node(name, capacity), capacity, named):
             del self.nodes[name]
 
     def leave(self) -> None:
@@ -196,7 +180,7 @@ class Cluster:
             del self.nodes[name]
             for key in [key for key, (_, where) in self.running.items() if where == name]:
                 del self.running[key]
-            self.hear(UpdateNodes(RM, (NodeSpec(name, NodeAction.DECOMISSION, PARTITION),)))
+            self.node(name, action=NodeAction.DECOMISSION)
 
     def end(self) -> None:
         keys = sorted((*self.running, *self.pending))
@@ -204,30 +188,27 @@ class Cluster:
             key = self.rng.choice(keys)
             self.running.pop(key, None)
             self.pending.pop(key, None)
-            entry = ReleaseSpec(PARTITION, key.partition("/")[0], key, TerminationType.STOPPED_BY_RM)
-            self.hear(UpdateAllocations(RM, releases=(entry,)))
+            self.release(key.partition("/")[0], key)
 
     def report(self) -> None:
         """Something runs already, whatever its node has."""
         if self.nodes:
             owner, node = self.owner(), self.rng.choice(sorted(self.nodes))
             key, amounts, named = f"{owner}/{next(self.numbers)}", self.some(2), self.named()
-            spec = AllocationSpec(key, owner, PARTITION, Resources(amounts), node_id=node)
-            if self.judge(self.hear(UpdateAllocations(RM, (spec,))), amounts, named):
+            if self.judge(self.submit(owner, [key], amounts, node_id=node), amounts, named):
                 self.runs(key, amounts, node)
 
     def resize(self) -> None:
         if self.running:
             key = self.rng.choice(sorted(self.running))
             amounts, named = self.some(2), self.named()
-            spec = AllocationSpec(key, key.partition("/")[0], PARTITION, Resources(amounts))
-            if self.judge(self.hear(UpdateAllocations(RM, (spec,))), amounts, named):
+            if self.judge(self.submit(key.partition("/")[0], [key], amounts), amounts, named):
                 self.runs(key, amounts, self.running[key][1])
 
     def reconfigure(self) -> None:
         before, self.configured = self.configured, self.rng.choice(POOL)
         try:
-            self.hear(UpdateConfiguration(RM, self.configuration()))
+            self.apply(UpdateConfiguration(self.rm_id, self.configuration()))
         except CommandRefused:
             self.configured = before
 
@@ -237,8 +218,7 @@ class Cluster:
     # What has to be true
 
     def check(self) -> None:
-        state = self.engine.partition(PARTITION)
-        assert state is not None
+        state = self.state
         assert audit.check(state) == []
         types = state.types
         assert len(types.names) <= MOST + ASKED + 1
@@ -289,7 +269,5 @@ def test_the_same_types_come_and_go_in_every_process() -> None:
         cluster = Cluster(7)
         for _ in range(150):
             cluster.step()
-        state = cluster.engine.partition(PARTITION)
-        assert state is not None
-        names.append(state.types.names)
+        names.append(cluster.state.types.names)
     assert names[0] == names[1]

@@ -5,28 +5,23 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Final
 
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from kornel.core.domain.commands import (
-    AllocationSpec,
-    ApplicationSpec,
-    NodeAction,
-    NodeSpec,
-    RegisterManager,
-    ReleaseSpec,
-    UpdateAllocations,
-    UpdateApplications,
-    UpdateNodes,
-)
+from kornel.core.domain.commands import AllocationSpec
 from kornel.core.domain.effects import Allocated
 from kornel.core.domain.resources import Resources
 from kornel.core.engine.engine import Engine
 from kornel.core.state.options import EngineOptions
+from tests.driven_core import DrivenCore
 from tests.examples import scale_examples
 from tests.oracles.plain_scheduler import PlainApplication, PlainAsk, PlainNode, PlainQueue, PlainScheduler
 from tests.properties.shim import PARTITION, RM, SECOND, WIDTH, Operation, Shim, random_history
+
+EXTREME: Final = (-(2**31), 2**31 - 1, 1_500_000_000)
+"""What is shown of them is cut at the ends of a 32-bit integer."""
 
 
 def _effects(shim: Shim) -> list[str]:
@@ -62,11 +57,10 @@ class _Pair:
     """One random cluster twice: in the engine and under the plain rules."""
 
     dice: random.Random
-    engine: Engine
+    core: DrivenCore
     plain: PlainScheduler
     leaves: dict[str, PlainQueue]
     applications: dict[str, PlainApplication]
-    now_s: int = 0
     arrivals: int = 0
 
     def ask(self) -> None:
@@ -78,21 +72,21 @@ class _Pair:
             if not any(amounts.values()):
                 continue
             self.arrivals += 1
-            created = self.now_s - self.dice.choice((0, 0, 0, 1, 5))
-            priority = self.dice.choice((0, 0, 0, 1, 2))
+            created = self.core.now_ns // SECOND - self.dice.choice((0, 0, 0, 1, 5))
+            priority = self.dice.choice((0, 0, 0, 1, 2, *EXTREME))
             key = f"k{self.arrivals}"
             application = self.applications[name]
             application.asks.append(PlainAsk(key, amounts, priority, created, self.arrivals))
             application.submitted = min(application.submitted, created)
             specs.append(AllocationSpec(key, name, PARTITION, Resources(amounts), priority, created_s=created))
-        self.engine.apply(UpdateAllocations(RM, tuple(specs)), self.now_s * SECOND)
+        self.core.send(*specs)
 
     def place(self) -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
         """What the engine and the plain rules place now."""
         placed: list[tuple[str, str]] = []
         more = True
         while more:
-            result = self.engine.cycle(self.now_s * SECOND, self.dice.randint(1, 20))
+            result = self.core.engine.cycle(self.core.now_ns, self.dice.randint(1, 20))
             placed += [(e.spec.key, e.node_id) for e in result.effects if isinstance(e, Allocated)]
             more = result.more
         return placed, self.plain.place_all()
@@ -106,8 +100,7 @@ class _Pair:
         ]
         for name, ask in self.dice.sample(running, len(running) // 3):
             self.plain.release(ask.key, ask.node)
-            release = ReleaseSpec(PARTITION, name, ask.key)
-            self.engine.apply(UpdateAllocations(RM, releases=(release,)), self.now_s * SECOND)
+            self.core.release(name, ask.key)
 
 
 def _queues(dice: random.Random, depth: int) -> Iterator[PlainQueue]:
@@ -119,7 +112,7 @@ def _queues(dice: random.Random, depth: int) -> Iterator[PlainQueue]:
             most=_limits(dice, 8, 20),
             fair=dice.random() < 0.5,
             by_priority=dice.random() < 0.7,
-            offset=dice.choice((0, 0, 1, -1)),
+            offset=dice.choice((0, 0, 1, -1, *EXTREME)),
             fenced=dice.random() < 0.2,
         )
         if depth and dice.random() < 0.5:
@@ -172,26 +165,24 @@ def _cluster(seed: int) -> _Pair:
         f"partitions:\n  - name: default\n    nodesortpolicy: {{type: {policy}}}\n"
         f"    queues:\n{_yaml(root, '      ')}\n"
     )
-    engine = Engine(EngineOptions(reservation_delay_ns=None))
-    engine.apply(RegisterManager(RM, text), 0)
+    core = DrivenCore(text, rm_id=RM, engine=Engine(EngineOptions(reservation_delay_ns=None)))
     nodes = [
         PlainNode(f"n{number}", {"vcore": dice.randint(3, 8), "memory": dice.randint(3, 8)})
         for number in range(dice.randint(1, 5))
     ]
     for node in nodes:
-        spec = NodeSpec(node.name, NodeAction.CREATE, PARTITION, capacity=Resources(node.total))
-        engine.apply(UpdateNodes(RM, (spec,)), 0)
+        core.node(node.name, node.total)
     leaves = dict(_leaves(root, "root"))
-    pair = _Pair(dice, engine, PlainScheduler(root, nodes, binpacking=binpacking), leaves, {}, now_s=100)
+    pair = _Pair(dice, core, PlainScheduler(root, nodes, binpacking=binpacking), leaves, {})
     for path, leaf in leaves.items():
         for number in range(dice.randint(1, 3)):
             application = PlainApplication(f"{path}-{number}", dice.choice((98, 99, 100)))
             leaf.applications.append(application)
             pair.applications[application.name] = application
     for application in sorted(pair.applications.values(), key=lambda a: a.submitted):
-        queue = application.name.rsplit("-", 1)[0]
-        spec_ = ApplicationSpec(application.name, queue, PARTITION, user="user")
-        engine.apply(UpdateApplications(RM, (spec_,)), application.submitted * SECOND)
+        core.now_ns = application.submitted * SECOND
+        core.application(application.name, application.name.rsplit("-", 1)[0])
+    core.now_ns = 100 * SECOND
     return pair
 
 
@@ -201,7 +192,7 @@ def test_the_engine_places_like_the_plain_rules(seed: int) -> None:
     """The same asks go to the same nodes in the same order as when everything is sorted for every allocation."""
     pair = _cluster(seed)
     for _ in range(4):
-        pair.now_s += 1
+        pair.core.now_ns += SECOND
         pair.ask()
         mine, plain = pair.place()
         assert mine == plain

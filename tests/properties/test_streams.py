@@ -41,7 +41,7 @@ class Stream(VirtualCluster):
         """The members that each of those that are large still waits for."""
         super().__init__(self._configure())
         for at in range(self.nodes):
-            self.add_node(f"n{at}", vcore=self.capacity)
+            self.node(f"n{at}", {"vcore": self.capacity})
         streams = [f"s{at}" for at in range(rng.randint(1, 4))]
         older = streams[: rng.choice((0, 4))]
         for name in older:

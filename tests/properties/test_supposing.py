@@ -44,6 +44,7 @@ from kornel.core.telling.what_if.supposition import (
     Supposition,
     Waits,
 )
+from tests.driven_core import DrivenCore
 from tests.examples import scale_examples
 from tests.properties.limited_shim import LimitedShim
 from tests.properties.machine import driver  # noqa: F401  (it knows all rules)
@@ -181,7 +182,7 @@ def test_an_error_leaves_no_trace_either(monkeypatch: pytest.MonkeyPatch) -> Non
     assert trace(shim.engine) == before
 
 
-class Cluster:
+class Cluster(DrivenCore):
     """A random cluster at rest: nodes partly taken, guarantees that invite preemption, nobody waiting.
 
     *waiting*: some asks wait all the same, that may have nobody leave. *limited*: users and applications are limited.
@@ -200,32 +201,26 @@ class Cluster:
             and f"maxapplications: {dice.randint(1, 3)}, limits: [{{limit: l, users: ['*'], \
 maxresources: {{vcore: {dice.randint(2, 9)}}}}}], "
         )
-        self.engine = Engine()
-        self.engine.apply(RegisterManager(RM, self.configuration()), 0)
-        nodes = tuple(
-            NodeSpec(f"n{number}", NodeAction.CREATE, PARTITION, capacity=amounts(dice.randint(4, 8), 8))
-            for number in range(dice.randint(1, 5))
-        )
-        self.engine.apply(UpdateNodes(RM, nodes), 0)
+        super().__init__(self.configuration(), rm_id=RM)
+        for number in range(dice.randint(1, 5)):
+            self.node(f"n{number}", amounts(dice.randint(4, 8), 8))
         for number in range(4):
-            self.submit(f"app{number}", f"root.q{number}")
+            self.application(f"app{number}", f"root.q{number}", "ann")
         for number in range(dice.randint(0, 30)):
             application = f"app{dice.choice([0, 1, 1, 2])}"
             wanted = amounts(dice.randint(1, 3), dice.randint(1, 3))
             self.ask(f"k{number}", application, wanted, dice.randint(0, 1), may_preempt=not waiting)
-            self.cycle(0)
-        state = self.engine.partition(PARTITION)
-        assert state is not None
-        self.state = state
+            self.cycle()
         if not waiting:
             # Who found no place goes again, so that nobody else waits.
-            for ask in [request for request in state.requests.values() if request.pending]:
+            for ask in [request for request in self.state.requests.values() if request.pending]:
                 release = ReleaseSpec(PARTITION, ask.application.application_id, ask.key)
-                self.engine.apply(UpdateAllocations(RM, ask_releases=(release,)), 0)
-            self.cycle(0)
+                self.apply(UpdateAllocations(RM, ask_releases=(release,)))
+            self.cycle()
         else:
             for half_seconds in range(200):
-                self.cycle(half_seconds * SECOND // 2)
+                self.now_ns = half_seconds * SECOND // 2
+                self.cycle()
 
     def configuration(
         self, number: int = -1, most: dict[str, int] | None = None, owed: dict[str, int] | None = None
@@ -246,23 +241,8 @@ maxresources: {{vcore: {dice.randint(2, 9)}}}}}], "
             f" [{{name: root, submitacl: '*', queues: [{', '.join(leaves)}]}}]}}]"
         )
 
-    def submit(self, name: str, queue: str) -> None:
-        self.engine.apply(UpdateApplications(RM, (ApplicationSpec(name, queue, PARTITION, "ann"),)), 0)
-
-    def ask(
-        self, key: str, application: str, wanted: Resources, priority: int, now_ns: int = 0, *, may_preempt: bool = True
-    ) -> None:
-        spec = AllocationSpec(key, application, PARTITION, wanted, priority, allow_preempt_other=may_preempt)
-        self.engine.apply(UpdateAllocations(RM, (spec,)), now_ns)
-
-    def cycle(self, now_ns: int) -> list[object]:
-        effects: list[object] = []
-        more = True
-        while more:
-            result = self.engine.cycle(now_ns, 1000)
-            effects += result.effects
-            more = result.more
-        return effects
+    def ask(self, key: str, application: str, wanted: Resources, priority: int, *, may_preempt: bool = True) -> None:
+        self.submit(application, [key], wanted, priority=priority, allow_preempt_other=may_preempt)
 
     def suppose(self, question: Supposition, now_ns: int) -> Forecast:
         """What is foretold."""
@@ -271,18 +251,18 @@ maxresources: {{vcore: {dice.randint(2, 9)}}}}}], "
     def carry_out(self, commands: Sequence[Command], now_ns: int) -> Happened:
         """What happens after *commands* at *now_ns* until all delays are over, before victims are replaced."""
         happened = Happened([], [])
+        self.now_ns = now_ns
         for command in commands:
-            self.engine.apply(command, now_ns)
-        at_ns = now_ns
+            self.apply(command)
         # In small steps, as the core would be called.
-        while at_ns <= now_ns + 10 * SECOND + SECOND // 2:
-            for effect in self.cycle(at_ns):
+        while self.now_ns <= now_ns + 10 * SECOND + SECOND // 2:
+            for effect in self.cycle():
                 if isinstance(effect, Allocated):
                     happened.placed.append((effect.spec.key, effect.node_id))
                 elif isinstance(effect, PreemptionDecided) and effect.outcome is Outcome.TRIGGERED:
                     victims = [victim.key for victim in effect.victims]
                     happened.preempted.append((effect.key, effect.node_id, victims))
-            at_ns += SECOND // 2
+            self.now_ns += SECOND // 2
         return happened
 
 
@@ -330,7 +310,7 @@ def test_what_is_foretold_of_a_gang_comes_true(seed: int) -> None:
     resources, priority = amounts(dice.randint(1, 4), dice.randint(1, 3)), dice.randint(0, 2)
     question = SupposeAsk(resources, f"root.q{number}", asks=dice.choice([1, 1, 2, 3]), priority=priority, user="ann")
     forecast = cluster.suppose(question, now_ns)
-    cluster.submit("what-if", f"root.q{number}")
+    cluster.application("what-if", f"root.q{number}", "ann")
     happened = cluster.carry_out((asks_of(question, "what-if"),), now_ns)
     comes_true(forecast, happened)
     waiting = question.asks - len(happened.placed) - len(forecast.preempts)
@@ -493,8 +473,9 @@ def test_what_is_foretold_of_a_priority_comes_true(seed: int) -> None:
     cluster = Cluster(seed)
     dice, now_ns = cluster.dice, 100 * SECOND
     resources = amounts(dice.randint(2, 4), dice.randint(1, 3))
-    cluster.ask("late", "app3", resources, -5, now_ns)
-    cluster.cycle(now_ns)
+    cluster.now_ns = now_ns
+    cluster.ask("late", "app3", resources, -5)
+    cluster.cycle()
     if not cluster.state.requests["late"].pending:
         return
     forecast = cluster.suppose(SupposePriority("late", 2), now_ns)

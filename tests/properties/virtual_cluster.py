@@ -7,27 +7,25 @@ from collections import defaultdict
 from collections.abc import Iterable
 from typing import Final
 
-from kornel.core.domain import commands, effects
-from kornel.core.domain.commands import AllocationSpec, NodeAction, NodeSpec, TerminationType, UpdateAllocations
+from kornel.core.domain import effects
+from kornel.core.domain.commands import AllocationSpec, Command, TerminationType
+from kornel.core.domain.effects import Effect
 from kornel.core.domain.resources import Resources
-from kornel.core.engine.engine import Engine
+from tests.driven_core import DrivenCore
 
-RM: Final = "rm"
 PARTITION: Final = "[rm]default"
 SECOND: Final = 10**9
 LEAVES_AFTER_S: Final = 3
 MOST_SLICES: Final = 10_000
 
 
-class VirtualCluster(ABC):
+class VirtualCluster(DrivenCore, ABC):
     """An engine with its clock. Tasks end one by one, and the engine decides after each of them."""
 
     def __init__(self, configuration: str) -> None:
-        self.now_ns = 0
-        self.engine = Engine()
         self.ends: defaultdict[int, list[tuple[AllocationSpec, TerminationType]]] = defaultdict(list)
         """What ends in each second, and how."""
-        self.apply(commands.RegisterManager(RM, configuration))
+        super().__init__(configuration)
 
     @property
     def now(self) -> int:
@@ -42,33 +40,27 @@ class VirtualCluster(ABC):
     def note_victim(self, spec: AllocationSpec) -> None:
         """Deals with a task that has left as a victim."""
 
-    def add_node(self, name: str, **amounts: int) -> None:
-        """Adds a node with *amounts* by type."""
-        node = NodeSpec(name, NodeAction.CREATE, PARTITION, capacity=Resources(amounts))
-        self.apply(commands.UpdateNodes(RM, (node,)))
-
     def add_application(self, name: str, leaf: str, user: str, gang: dict[str, int] | None = None) -> None:
         """Adds an application; *gang*: what the members of a Hard gang ask for together."""
-        spec = commands.ApplicationSpec(name, leaf, PARTITION, user, (), created_s=self.now)
-        if gang is not None:
-            spec = spec._replace(placeholder_ask=Resources(gang), gang_style="Hard")
-        self.apply(commands.UpdateApplications(RM, (spec,)))
+        whole = {"placeholder_ask": Resources(gang), "gang_style": "Hard"} if gang is not None else {}
+        self.application(name, leaf, user, created_s=self.now, **whole)
 
     def ask(self, *specs: AllocationSpec) -> None:
         """Sends asks in one message, as created now."""
-        self.apply(UpdateAllocations(RM, tuple(spec._replace(created_s=self.now) for spec in specs)))
+        self.send(*(spec._replace(created_s=self.now) for spec in specs))
 
-    def apply(self, command: commands.Command) -> None:
+    def apply(self, command: Command) -> list[Effect]:
         """Has the engine apply *command*, and hears what it says."""
-        self._hear(self.engine.apply(command, self.now_ns))
+        heard = super().apply(command)
+        self._hear(heard)
+        return heard
 
     def advance(self) -> None:
         """Lets the engine decide, then goes to the next second, in which tasks end."""
         self._decide()
         self.now_ns = (self.now_ns // SECOND + 1) * SECOND
         for spec, how in self.ends.pop(self.now, ()):
-            gone = commands.ReleaseSpec(PARTITION, spec.application_id, spec.key, how)
-            self.apply(UpdateAllocations(RM, releases=(gone,)))
+            self.release(spec.application_id, spec.key, kind=how)
             if how is TerminationType.PREEMPTED_BY_SCHEDULER:
                 self.note_victim(spec)
             self._decide()

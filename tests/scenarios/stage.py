@@ -88,6 +88,13 @@ class Stage:
         """The last notice by application."""
         self._apps_of_queues: dict[str, str] = {}
 
+    @property
+    def state(self) -> PartitionState:
+        """The default partition."""
+        found = self.engine.partition(f"[{RM}]default")
+        assert found is not None
+        return found
+
     def play(self, inputs: Sequence[str]) -> list[str]:
         """Run the input lines of one step; returns what the core answered, as text."""
         answers: list[str] = []

@@ -26,8 +26,7 @@ def test_load_of_others_that_is_reported_again_is_as_old_as_before() -> None:
     """Nothing is answered to that, but it is shown since when it is there; with another date it is another time."""
     stage = WallClockStage()
     stage.play(["node n1", "at=10s foreign f node=n1 created=5s"])
-    state = stage.engine.partition("[rm-1]default")
-    assert state is not None
+    state = stage.state
     for _ in range(2):
         stage.play(["foreign f node=n1 vcore=2000 created=5s"])
         assert state.nodes["n1"].foreign_loads["f"].since_ns == 5 * 10**9

@@ -28,8 +28,7 @@ def _running(
             "cycle",
         ]
     )
-    state = stage.engine.partition("[rm-1]default")
-    assert state is not None
+    state = stage.state
     return {key: state.requests[key] for key in ("a1", "a2", "a3", "a4")}
 
 

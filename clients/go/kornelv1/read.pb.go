@@ -2782,19 +2782,19 @@ type Refusal struct {
 	// From 1, in the order of the refusals of this core.
 	Number int64 `protobuf:"varint,1,opt,name=number,proto3" json:"number,omitempty"`
 	// When.
-	AtNs int64 `protobuf:"varint,2,opt,name=at_ns,json=atNs,proto3" json:"at_ns,omitempty"`
+	AtNs int64 `protobuf:"varint,2,opt,name=at_ns,json=time,proto3" json:"at_ns,omitempty"`
 	// Of what.
 	Kind RefusalKind `protobuf:"varint,3,opt,name=kind,proto3,enum=kornel.v1.RefusalKind" json:"kind,omitempty"`
 	// Allocation key, application ID, node ID, or number of the version of a configuration.
 	Name string `protobuf:"bytes,4,opt,name=name,proto3" json:"name,omitempty"`
 	// The resource manager that sent it.
-	RmId string `protobuf:"bytes,5,opt,name=rm_id,json=rmId,proto3" json:"rm_id,omitempty"`
+	RmId string `protobuf:"bytes,5,opt,name=rm_id,json=rmID,proto3" json:"rm_id,omitempty"`
 	// "[rm_id]name" as the entry said it. Empty for a configuration.
 	Partition string `protobuf:"bytes,6,opt,name=partition,proto3" json:"partition,omitempty"`
 	// The application that it belongs to. Empty: none.
-	ApplicationId string `protobuf:"bytes,7,opt,name=application_id,json=applicationId,proto3" json:"application_id,omitempty"`
+	ApplicationId string `protobuf:"bytes,7,opt,name=application_id,json=applicationID,proto3" json:"application_id,omitempty"`
 	// The queue that an application asked for. Empty: none.
-	Queue string `protobuf:"bytes,8,opt,name=queue,proto3" json:"queue,omitempty"`
+	Queue string `protobuf:"bytes,8,opt,name=queue,json=queueName,proto3" json:"queue,omitempty"`
 	// Who submitted the application, or brought the configuration.
 	User string `protobuf:"bytes,9,opt,name=user,proto3" json:"user,omitempty"`
 	// The token of the reason, such as "node-exists"; "bad-configuration" for a configuration.
@@ -2908,6 +2908,902 @@ func (x *Refusal) GetReason() string {
 func (x *Refusal) GetMessage() string {
 	if x != nil {
 		return x.Message
+	}
+	return ""
+}
+
+// What to search for.
+type FindNamesRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Partition to search.
+	Partition string `protobuf:"bytes,1,opt,name=partition,proto3" json:"partition,omitempty"`
+	// The text that names contain, of at most 512 characters.
+	Text string `protobuf:"bytes,2,opt,name=text,proto3" json:"text,omitempty"`
+	// The most names of each kind. 0: 20. 1,000 are the most.
+	Limit         int32 `protobuf:"varint,3,opt,name=limit,proto3" json:"limit,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *FindNamesRequest) Reset() {
+	*x = FindNamesRequest{}
+	mi := &file_kornel_v1_read_proto_msgTypes[33]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *FindNamesRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*FindNamesRequest) ProtoMessage() {}
+
+func (x *FindNamesRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_kornel_v1_read_proto_msgTypes[33]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use FindNamesRequest.ProtoReflect.Descriptor instead.
+func (*FindNamesRequest) Descriptor() ([]byte, []int) {
+	return file_kornel_v1_read_proto_rawDescGZIP(), []int{33}
+}
+
+func (x *FindNamesRequest) GetPartition() string {
+	if x != nil {
+		return x.Partition
+	}
+	return ""
+}
+
+func (x *FindNamesRequest) GetText() string {
+	if x != nil {
+		return x.Text
+	}
+	return ""
+}
+
+func (x *FindNamesRequest) GetLimit() int32 {
+	if x != nil {
+		return x.Limit
+	}
+	return 0
+}
+
+// What was found.
+type FindNamesResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Kind by kind.
+	Found []*FoundName `protobuf:"bytes,1,rep,name=found,proto3" json:"found,omitempty"`
+	// Kinds of which there are more.
+	More          []string `protobuf:"bytes,2,rep,name=more,proto3" json:"more,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *FindNamesResponse) Reset() {
+	*x = FindNamesResponse{}
+	mi := &file_kornel_v1_read_proto_msgTypes[34]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *FindNamesResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*FindNamesResponse) ProtoMessage() {}
+
+func (x *FindNamesResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_kornel_v1_read_proto_msgTypes[34]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use FindNamesResponse.ProtoReflect.Descriptor instead.
+func (*FindNamesResponse) Descriptor() ([]byte, []int) {
+	return file_kornel_v1_read_proto_rawDescGZIP(), []int{34}
+}
+
+func (x *FindNamesResponse) GetFound() []*FoundName {
+	if x != nil {
+		return x.Found
+	}
+	return nil
+}
+
+func (x *FindNamesResponse) GetMore() []string {
+	if x != nil {
+		return x.More
+	}
+	return nil
+}
+
+// One name.
+type FoundName struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// "application", "ended", "queue", "node", "user", "ask" or "allocation".
+	Kind string `protobuf:"bytes,1,opt,name=kind,proto3" json:"kind,omitempty"`
+	// The name, ID or key.
+	Name string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	// The queue of an application, the application of an ask or allocation. Empty: it has none.
+	Place string `protobuf:"bytes,3,opt,name=place,proto3" json:"place,omitempty"`
+	// Its state in a word; of an allocation its node. Empty: it has none.
+	State         string `protobuf:"bytes,4,opt,name=state,proto3" json:"state,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *FoundName) Reset() {
+	*x = FoundName{}
+	mi := &file_kornel_v1_read_proto_msgTypes[35]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *FoundName) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*FoundName) ProtoMessage() {}
+
+func (x *FoundName) ProtoReflect() protoreflect.Message {
+	mi := &file_kornel_v1_read_proto_msgTypes[35]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use FoundName.ProtoReflect.Descriptor instead.
+func (*FoundName) Descriptor() ([]byte, []int) {
+	return file_kornel_v1_read_proto_rawDescGZIP(), []int{35}
+}
+
+func (x *FoundName) GetKind() string {
+	if x != nil {
+		return x.Kind
+	}
+	return ""
+}
+
+func (x *FoundName) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *FoundName) GetPlace() string {
+	if x != nil {
+		return x.Place
+	}
+	return ""
+}
+
+func (x *FoundName) GetState() string {
+	if x != nil {
+		return x.State
+	}
+	return ""
+}
+
+// An application that could be submitted.
+type FindQueueRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Partition it would be submitted to.
+	Partition string `protobuf:"bytes,1,opt,name=partition,proto3" json:"partition,omitempty"`
+	// Its owner.
+	User string `protobuf:"bytes,2,opt,name=user,proto3" json:"user,omitempty"`
+	// Groups of the owner. None: one with the user's name.
+	Groups []string `protobuf:"bytes,3,rep,name=groups,proto3" json:"groups,omitempty"`
+	// The queue that it names. Empty: none.
+	Queue string `protobuf:"bytes,4,opt,name=queue,proto3" json:"queue,omitempty"`
+	// Its tags.
+	Tags          map[string]string `protobuf:"bytes,5,rep,name=tags,proto3" json:"tags,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *FindQueueRequest) Reset() {
+	*x = FindQueueRequest{}
+	mi := &file_kornel_v1_read_proto_msgTypes[36]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *FindQueueRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*FindQueueRequest) ProtoMessage() {}
+
+func (x *FindQueueRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_kornel_v1_read_proto_msgTypes[36]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use FindQueueRequest.ProtoReflect.Descriptor instead.
+func (*FindQueueRequest) Descriptor() ([]byte, []int) {
+	return file_kornel_v1_read_proto_rawDescGZIP(), []int{36}
+}
+
+func (x *FindQueueRequest) GetPartition() string {
+	if x != nil {
+		return x.Partition
+	}
+	return ""
+}
+
+func (x *FindQueueRequest) GetUser() string {
+	if x != nil {
+		return x.User
+	}
+	return ""
+}
+
+func (x *FindQueueRequest) GetGroups() []string {
+	if x != nil {
+		return x.Groups
+	}
+	return nil
+}
+
+func (x *FindQueueRequest) GetQueue() string {
+	if x != nil {
+		return x.Queue
+	}
+	return ""
+}
+
+func (x *FindQueueRequest) GetTags() map[string]string {
+	if x != nil {
+		return x.Tags
+	}
+	return nil
+}
+
+// Where it would go.
+type FindQueueResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Full path. Empty: no rule finds one, and the application would be rejected.
+	Queue string `protobuf:"bytes,1,opt,name=queue,proto3" json:"queue,omitempty"`
+	// Whether the queue is there already.
+	Exists bool `protobuf:"varint,2,opt,name=exists,proto3" json:"exists,omitempty"`
+	// The queue below which it would be made.
+	Above string `protobuf:"bytes,3,opt,name=above,proto3" json:"above,omitempty"`
+	// Without a queue: what came of each rule.
+	Outcomes      []string `protobuf:"bytes,4,rep,name=outcomes,proto3" json:"outcomes,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *FindQueueResponse) Reset() {
+	*x = FindQueueResponse{}
+	mi := &file_kornel_v1_read_proto_msgTypes[37]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *FindQueueResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*FindQueueResponse) ProtoMessage() {}
+
+func (x *FindQueueResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_kornel_v1_read_proto_msgTypes[37]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use FindQueueResponse.ProtoReflect.Descriptor instead.
+func (*FindQueueResponse) Descriptor() ([]byte, []int) {
+	return file_kornel_v1_read_proto_rawDescGZIP(), []int{37}
+}
+
+func (x *FindQueueResponse) GetQueue() string {
+	if x != nil {
+		return x.Queue
+	}
+	return ""
+}
+
+func (x *FindQueueResponse) GetExists() bool {
+	if x != nil {
+		return x.Exists
+	}
+	return false
+}
+
+func (x *FindQueueResponse) GetAbove() string {
+	if x != nil {
+		return x.Above
+	}
+	return ""
+}
+
+func (x *FindQueueResponse) GetOutcomes() []string {
+	if x != nil {
+		return x.Outcomes
+	}
+	return nil
+}
+
+// No choice so far.
+type GetHoldsRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetHoldsRequest) Reset() {
+	*x = GetHoldsRequest{}
+	mi := &file_kornel_v1_read_proto_msgTypes[38]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetHoldsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetHoldsRequest) ProtoMessage() {}
+
+func (x *GetHoldsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_kornel_v1_read_proto_msgTypes[38]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetHoldsRequest.ProtoReflect.Descriptor instead.
+func (*GetHoldsRequest) Descriptor() ([]byte, []int) {
+	return file_kornel_v1_read_proto_rawDescGZIP(), []int{38}
+}
+
+// What is in force.
+type GetHoldsResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// By partition, then by ID.
+	DrainedNodes []*HeldNode `protobuf:"bytes,1,rep,name=drained_nodes,json=drainedNodes,proto3" json:"drained_nodes,omitempty"`
+	// Of several RMs the first that is gone, else the first. Not set: none is registered.
+	Manager *HeldManager `protobuf:"bytes,2,opt,name=manager,proto3" json:"manager,omitempty"`
+	// Of several RMs the first that has one. Not set: none.
+	Rollback      *HeldRollback `protobuf:"bytes,3,opt,name=rollback,proto3" json:"rollback,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetHoldsResponse) Reset() {
+	*x = GetHoldsResponse{}
+	mi := &file_kornel_v1_read_proto_msgTypes[39]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetHoldsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetHoldsResponse) ProtoMessage() {}
+
+func (x *GetHoldsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_kornel_v1_read_proto_msgTypes[39]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetHoldsResponse.ProtoReflect.Descriptor instead.
+func (*GetHoldsResponse) Descriptor() ([]byte, []int) {
+	return file_kornel_v1_read_proto_rawDescGZIP(), []int{39}
+}
+
+func (x *GetHoldsResponse) GetDrainedNodes() []*HeldNode {
+	if x != nil {
+		return x.DrainedNodes
+	}
+	return nil
+}
+
+func (x *GetHoldsResponse) GetManager() *HeldManager {
+	if x != nil {
+		return x.Manager
+	}
+	return nil
+}
+
+func (x *GetHoldsResponse) GetRollback() *HeldRollback {
+	if x != nil {
+		return x.Rollback
+	}
+	return nil
+}
+
+// A node that an operator keeps out of scheduling.
+type HeldNode struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Its partition.
+	Partition string `protobuf:"bytes,1,opt,name=partition,proto3" json:"partition,omitempty"`
+	// Its ID.
+	NodeId string `protobuf:"bytes,2,opt,name=node_id,json=nodeID,proto3" json:"node_id,omitempty"`
+	// Who drained it.
+	By string `protobuf:"bytes,3,opt,name=by,proto3" json:"by,omitempty"`
+	// Since when, Unix nanoseconds.
+	SinceNs int64 `protobuf:"varint,4,opt,name=since_ns,json=since,proto3" json:"since_ns,omitempty"`
+	// The RM has registered it.
+	Registered    bool `protobuf:"varint,5,opt,name=registered,proto3" json:"registered,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *HeldNode) Reset() {
+	*x = HeldNode{}
+	mi := &file_kornel_v1_read_proto_msgTypes[40]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *HeldNode) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*HeldNode) ProtoMessage() {}
+
+func (x *HeldNode) ProtoReflect() protoreflect.Message {
+	mi := &file_kornel_v1_read_proto_msgTypes[40]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use HeldNode.ProtoReflect.Descriptor instead.
+func (*HeldNode) Descriptor() ([]byte, []int) {
+	return file_kornel_v1_read_proto_rawDescGZIP(), []int{40}
+}
+
+func (x *HeldNode) GetPartition() string {
+	if x != nil {
+		return x.Partition
+	}
+	return ""
+}
+
+func (x *HeldNode) GetNodeId() string {
+	if x != nil {
+		return x.NodeId
+	}
+	return ""
+}
+
+func (x *HeldNode) GetBy() string {
+	if x != nil {
+		return x.By
+	}
+	return ""
+}
+
+func (x *HeldNode) GetSinceNs() int64 {
+	if x != nil {
+		return x.SinceNs
+	}
+	return 0
+}
+
+func (x *HeldNode) GetRegistered() bool {
+	if x != nil {
+		return x.Registered
+	}
+	return false
+}
+
+// Whether a registered RM is there.
+type HeldManager struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Its name.
+	RmId string `protobuf:"bytes,1,opt,name=rm_id,json=rmID,proto3" json:"rm_id,omitempty"`
+	// How many of its streams are open.
+	OpenStreams int64 `protobuf:"varint,2,opt,name=open_streams,json=openStreams,proto3" json:"open_streams,omitempty"`
+	// It has been without one for so long that it counts as gone.
+	Gone bool `protobuf:"varint,3,opt,name=gone,proto3" json:"gone,omitempty"`
+	// Since when none is open, Unix nanoseconds. Absent: one is open.
+	NoStreamSinceNs *int64 `protobuf:"varint,4,opt,name=no_stream_since_ns,json=noStreamSince,proto3,oneof" json:"no_stream_since_ns,omitempty"`
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
+}
+
+func (x *HeldManager) Reset() {
+	*x = HeldManager{}
+	mi := &file_kornel_v1_read_proto_msgTypes[41]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *HeldManager) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*HeldManager) ProtoMessage() {}
+
+func (x *HeldManager) ProtoReflect() protoreflect.Message {
+	mi := &file_kornel_v1_read_proto_msgTypes[41]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use HeldManager.ProtoReflect.Descriptor instead.
+func (*HeldManager) Descriptor() ([]byte, []int) {
+	return file_kornel_v1_read_proto_rawDescGZIP(), []int{41}
+}
+
+func (x *HeldManager) GetRmId() string {
+	if x != nil {
+		return x.RmId
+	}
+	return ""
+}
+
+func (x *HeldManager) GetOpenStreams() int64 {
+	if x != nil {
+		return x.OpenStreams
+	}
+	return 0
+}
+
+func (x *HeldManager) GetGone() bool {
+	if x != nil {
+		return x.Gone
+	}
+	return false
+}
+
+func (x *HeldManager) GetNoStreamSinceNs() int64 {
+	if x != nil && x.NoStreamSinceNs != nil {
+		return *x.NoStreamSinceNs
+	}
+	return 0
+}
+
+// A rollback in force.
+type HeldRollback struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The version that was rolled back to.
+	Version int64 `protobuf:"varint,1,opt,name=version,proto3" json:"version,omitempty"`
+	// Since when, Unix nanoseconds.
+	SinceNs int64 `protobuf:"varint,2,opt,name=since_ns,json=since,proto3" json:"since_ns,omitempty"`
+	// Who rolled back.
+	By string `protobuf:"bytes,3,opt,name=by,proto3" json:"by,omitempty"`
+	// How often a text was brought since then and not applied.
+	KeptOut       int64 `protobuf:"varint,4,opt,name=kept_out,json=keptOut,proto3" json:"kept_out,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *HeldRollback) Reset() {
+	*x = HeldRollback{}
+	mi := &file_kornel_v1_read_proto_msgTypes[42]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *HeldRollback) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*HeldRollback) ProtoMessage() {}
+
+func (x *HeldRollback) ProtoReflect() protoreflect.Message {
+	mi := &file_kornel_v1_read_proto_msgTypes[42]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use HeldRollback.ProtoReflect.Descriptor instead.
+func (*HeldRollback) Descriptor() ([]byte, []int) {
+	return file_kornel_v1_read_proto_rawDescGZIP(), []int{42}
+}
+
+func (x *HeldRollback) GetVersion() int64 {
+	if x != nil {
+		return x.Version
+	}
+	return 0
+}
+
+func (x *HeldRollback) GetSinceNs() int64 {
+	if x != nil {
+		return x.SinceNs
+	}
+	return 0
+}
+
+func (x *HeldRollback) GetBy() string {
+	if x != nil {
+		return x.By
+	}
+	return ""
+}
+
+func (x *HeldRollback) GetKeptOut() int64 {
+	if x != nil {
+		return x.KeptOut
+	}
+	return 0
+}
+
+// No choice so far.
+type ListPreemptionKindsRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListPreemptionKindsRequest) Reset() {
+	*x = ListPreemptionKindsRequest{}
+	mi := &file_kornel_v1_read_proto_msgTypes[43]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListPreemptionKindsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListPreemptionKindsRequest) ProtoMessage() {}
+
+func (x *ListPreemptionKindsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_kornel_v1_read_proto_msgTypes[43]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListPreemptionKindsRequest.ProtoReflect.Descriptor instead.
+func (*ListPreemptionKindsRequest) Descriptor() ([]byte, []int) {
+	return file_kornel_v1_read_proto_rawDescGZIP(), []int{43}
+}
+
+// Who decides about preemption.
+type ListPreemptionKindsResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// In the order in which they run; the governor is last.
+	Kinds         []*PreemptionKind `protobuf:"bytes,1,rep,name=kinds,proto3" json:"kinds,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListPreemptionKindsResponse) Reset() {
+	*x = ListPreemptionKindsResponse{}
+	mi := &file_kornel_v1_read_proto_msgTypes[44]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListPreemptionKindsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListPreemptionKindsResponse) ProtoMessage() {}
+
+func (x *ListPreemptionKindsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_kornel_v1_read_proto_msgTypes[44]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListPreemptionKindsResponse.ProtoReflect.Descriptor instead.
+func (*ListPreemptionKindsResponse) Descriptor() ([]byte, []int) {
+	return file_kornel_v1_read_proto_rawDescGZIP(), []int{44}
+}
+
+func (x *ListPreemptionKindsResponse) GetKinds() []*PreemptionKind {
+	if x != nil {
+		return x.Kinds
+	}
+	return nil
+}
+
+// A kind of preemption, or the governor, which has no laws of its own.
+type PreemptionKind struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Its name, which its decisions have.
+	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// The numbers of the laws that bind it.
+	Laws []int32 `protobuf:"varint,2,rep,packed,name=laws,proto3" json:"laws,omitempty"`
+	// What allows it to act.
+	Law string `protobuf:"bytes,3,opt,name=law,proto3" json:"law,omitempty"`
+	// Its colour on pages.
+	Colour string `protobuf:"bytes,4,opt,name=colour,proto3" json:"colour,omitempty"`
+	// How its decisions end.
+	Outcomes      map[string]*PreemptionEnding `protobuf:"bytes,5,rep,name=outcomes,proto3" json:"outcomes,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PreemptionKind) Reset() {
+	*x = PreemptionKind{}
+	mi := &file_kornel_v1_read_proto_msgTypes[45]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PreemptionKind) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PreemptionKind) ProtoMessage() {}
+
+func (x *PreemptionKind) ProtoReflect() protoreflect.Message {
+	mi := &file_kornel_v1_read_proto_msgTypes[45]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PreemptionKind.ProtoReflect.Descriptor instead.
+func (*PreemptionKind) Descriptor() ([]byte, []int) {
+	return file_kornel_v1_read_proto_rawDescGZIP(), []int{45}
+}
+
+func (x *PreemptionKind) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *PreemptionKind) GetLaws() []int32 {
+	if x != nil {
+		return x.Laws
+	}
+	return nil
+}
+
+func (x *PreemptionKind) GetLaw() string {
+	if x != nil {
+		return x.Law
+	}
+	return ""
+}
+
+func (x *PreemptionKind) GetColour() string {
+	if x != nil {
+		return x.Colour
+	}
+	return ""
+}
+
+func (x *PreemptionKind) GetOutcomes() map[string]*PreemptionEnding {
+	if x != nil {
+		return x.Outcomes
+	}
+	return nil
+}
+
+// What an outcome of a decision means.
+type PreemptionEnding struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The release of the victims was asked for.
+	Leaves bool `protobuf:"varint,1,opt,name=leaves,proto3" json:"leaves,omitempty"`
+	// "good", "accent", "warn" or "bad". Empty: neither good nor bad.
+	Tone          string `protobuf:"bytes,2,opt,name=tone,proto3" json:"tone,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PreemptionEnding) Reset() {
+	*x = PreemptionEnding{}
+	mi := &file_kornel_v1_read_proto_msgTypes[46]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PreemptionEnding) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PreemptionEnding) ProtoMessage() {}
+
+func (x *PreemptionEnding) ProtoReflect() protoreflect.Message {
+	mi := &file_kornel_v1_read_proto_msgTypes[46]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PreemptionEnding.ProtoReflect.Descriptor instead.
+func (*PreemptionEnding) Descriptor() ([]byte, []int) {
+	return file_kornel_v1_read_proto_rawDescGZIP(), []int{46}
+}
+
+func (x *PreemptionEnding) GetLeaves() bool {
+	if x != nil {
+		return x.Leaves
+	}
+	return false
+}
+
+func (x *PreemptionEnding) GetTone() string {
+	if x != nil {
+		return x.Tone
 	}
 	return ""
 }
@@ -3210,20 +4106,85 @@ const file_kornel_v1_read_proto_rawDesc = "" +
 	"\x06counts\x18\x02 \x03(\v2+.kornel.v1.ListRefusalsResponse.CountsEntryR\x06counts\x1a9\n" +
 	"\vCountsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\x03R\x05value:\x028\x01\"\xac\x02\n" +
+	"\x05value\x18\x02 \x01(\x03R\x05value:\x028\x01\"\xb0\x02\n" +
 	"\aRefusal\x12\x16\n" +
 	"\x06number\x18\x01 \x01(\x03R\x06number\x12\x13\n" +
-	"\x05at_ns\x18\x02 \x01(\x03R\x04atNs\x12*\n" +
+	"\x05at_ns\x18\x02 \x01(\x03R\x04time\x12*\n" +
 	"\x04kind\x18\x03 \x01(\x0e2\x16.kornel.v1.RefusalKindR\x04kind\x12\x12\n" +
 	"\x04name\x18\x04 \x01(\tR\x04name\x12\x13\n" +
-	"\x05rm_id\x18\x05 \x01(\tR\x04rmId\x12\x1c\n" +
+	"\x05rm_id\x18\x05 \x01(\tR\x04rmID\x12\x1c\n" +
 	"\tpartition\x18\x06 \x01(\tR\tpartition\x12%\n" +
-	"\x0eapplication_id\x18\a \x01(\tR\rapplicationId\x12\x14\n" +
-	"\x05queue\x18\b \x01(\tR\x05queue\x12\x12\n" +
+	"\x0eapplication_id\x18\a \x01(\tR\rapplicationID\x12\x18\n" +
+	"\x05queue\x18\b \x01(\tR\tqueueName\x12\x12\n" +
 	"\x04user\x18\t \x01(\tR\x04user\x12\x16\n" +
 	"\x06reason\x18\n" +
 	" \x01(\tR\x06reason\x12\x18\n" +
-	"\amessage\x18\v \x01(\tR\amessage*q\n" +
+	"\amessage\x18\v \x01(\tR\amessage\"Z\n" +
+	"\x10FindNamesRequest\x12\x1c\n" +
+	"\tpartition\x18\x01 \x01(\tR\tpartition\x12\x12\n" +
+	"\x04text\x18\x02 \x01(\tR\x04text\x12\x14\n" +
+	"\x05limit\x18\x03 \x01(\x05R\x05limit\"S\n" +
+	"\x11FindNamesResponse\x12*\n" +
+	"\x05found\x18\x01 \x03(\v2\x14.kornel.v1.FoundNameR\x05found\x12\x12\n" +
+	"\x04more\x18\x02 \x03(\tR\x04more\"_\n" +
+	"\tFoundName\x12\x12\n" +
+	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\x12\n" +
+	"\x04name\x18\x02 \x01(\tR\x04name\x12\x14\n" +
+	"\x05place\x18\x03 \x01(\tR\x05place\x12\x14\n" +
+	"\x05state\x18\x04 \x01(\tR\x05state\"\xe6\x01\n" +
+	"\x10FindQueueRequest\x12\x1c\n" +
+	"\tpartition\x18\x01 \x01(\tR\tpartition\x12\x12\n" +
+	"\x04user\x18\x02 \x01(\tR\x04user\x12\x16\n" +
+	"\x06groups\x18\x03 \x03(\tR\x06groups\x12\x14\n" +
+	"\x05queue\x18\x04 \x01(\tR\x05queue\x129\n" +
+	"\x04tags\x18\x05 \x03(\v2%.kornel.v1.FindQueueRequest.TagsEntryR\x04tags\x1a7\n" +
+	"\tTagsEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"s\n" +
+	"\x11FindQueueResponse\x12\x14\n" +
+	"\x05queue\x18\x01 \x01(\tR\x05queue\x12\x16\n" +
+	"\x06exists\x18\x02 \x01(\bR\x06exists\x12\x14\n" +
+	"\x05above\x18\x03 \x01(\tR\x05above\x12\x1a\n" +
+	"\boutcomes\x18\x04 \x03(\tR\boutcomes\"\x11\n" +
+	"\x0fGetHoldsRequest\"\xb3\x01\n" +
+	"\x10GetHoldsResponse\x128\n" +
+	"\rdrained_nodes\x18\x01 \x03(\v2\x13.kornel.v1.HeldNodeR\fdrainedNodes\x120\n" +
+	"\amanager\x18\x02 \x01(\v2\x16.kornel.v1.HeldManagerR\amanager\x123\n" +
+	"\brollback\x18\x03 \x01(\v2\x17.kornel.v1.HeldRollbackR\brollback\"\x8a\x01\n" +
+	"\bHeldNode\x12\x1c\n" +
+	"\tpartition\x18\x01 \x01(\tR\tpartition\x12\x17\n" +
+	"\anode_id\x18\x02 \x01(\tR\x06nodeID\x12\x0e\n" +
+	"\x02by\x18\x03 \x01(\tR\x02by\x12\x17\n" +
+	"\bsince_ns\x18\x04 \x01(\x03R\x05since\x12\x1e\n" +
+	"\n" +
+	"registered\x18\x05 \x01(\bR\n" +
+	"registered\"\xa0\x01\n" +
+	"\vHeldManager\x12\x13\n" +
+	"\x05rm_id\x18\x01 \x01(\tR\x04rmID\x12!\n" +
+	"\fopen_streams\x18\x02 \x01(\x03R\vopenStreams\x12\x12\n" +
+	"\x04gone\x18\x03 \x01(\bR\x04gone\x12.\n" +
+	"\x12no_stream_since_ns\x18\x04 \x01(\x03H\x00R\rnoStreamSince\x88\x01\x01B\x15\n" +
+	"\x13_no_stream_since_ns\"l\n" +
+	"\fHeldRollback\x12\x18\n" +
+	"\aversion\x18\x01 \x01(\x03R\aversion\x12\x17\n" +
+	"\bsince_ns\x18\x02 \x01(\x03R\x05since\x12\x0e\n" +
+	"\x02by\x18\x03 \x01(\tR\x02by\x12\x19\n" +
+	"\bkept_out\x18\x04 \x01(\x03R\akeptOut\"\x1c\n" +
+	"\x1aListPreemptionKindsRequest\"N\n" +
+	"\x1bListPreemptionKindsResponse\x12/\n" +
+	"\x05kinds\x18\x01 \x03(\v2\x19.kornel.v1.PreemptionKindR\x05kinds\"\x81\x02\n" +
+	"\x0ePreemptionKind\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x12\n" +
+	"\x04laws\x18\x02 \x03(\x05R\x04laws\x12\x10\n" +
+	"\x03law\x18\x03 \x01(\tR\x03law\x12\x16\n" +
+	"\x06colour\x18\x04 \x01(\tR\x06colour\x12C\n" +
+	"\boutcomes\x18\x05 \x03(\v2'.kornel.v1.PreemptionKind.OutcomesEntryR\boutcomes\x1aX\n" +
+	"\rOutcomesEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x121\n" +
+	"\x05value\x18\x02 \x01(\v2\x1b.kornel.v1.PreemptionEndingR\x05value:\x028\x01\">\n" +
+	"\x10PreemptionEnding\x12\x16\n" +
+	"\x06leaves\x18\x01 \x01(\bR\x06leaves\x12\x12\n" +
+	"\x04tone\x18\x02 \x01(\tR\x04tone*q\n" +
 	"\x0fApplicationKind\x12 \n" +
 	"\x1cAPPLICATION_KIND_UNSPECIFIED\x10\x00\x12\x1d\n" +
 	"\x19APPLICATION_KIND_FINISHED\x10\x01\x12\x1d\n" +
@@ -3233,7 +4194,7 @@ const file_kornel_v1_read_proto_rawDesc = "" +
 	"\x10REFUSAL_KIND_ASK\x10\x01\x12\x1c\n" +
 	"\x18REFUSAL_KIND_APPLICATION\x10\x02\x12\x15\n" +
 	"\x11REFUSAL_KIND_NODE\x10\x03\x12\x1e\n" +
-	"\x1aREFUSAL_KIND_CONFIGURATION\x10\x042\x9f\x06\n" +
+	"\x1aREFUSAL_KIND_CONFIGURATION\x10\x042\xda\b\n" +
 	"\vReadService\x12I\n" +
 	"\n" +
 	"ListQueues\x12\x1c.kornel.v1.ListQueuesRequest\x1a\x1d.kornel.v1.ListQueuesResponse\x12C\n" +
@@ -3246,7 +4207,11 @@ const file_kornel_v1_read_proto_rawDesc = "" +
 	"\n" +
 	"ListClaims\x12\x1c.kornel.v1.ListClaimsRequest\x1a\x1d.kornel.v1.ListClaimsResponse\x12X\n" +
 	"\x0fGetHealthReport\x12!.kornel.v1.GetHealthReportRequest\x1a\".kornel.v1.GetHealthReportResponse\x12O\n" +
-	"\fListRefusals\x12\x1e.kornel.v1.ListRefusalsRequest\x1a\x1f.kornel.v1.ListRefusalsResponseB\x14Z\x12kornel/v1;kornelv1b\x06proto3"
+	"\fListRefusals\x12\x1e.kornel.v1.ListRefusalsRequest\x1a\x1f.kornel.v1.ListRefusalsResponse\x12F\n" +
+	"\tFindNames\x12\x1b.kornel.v1.FindNamesRequest\x1a\x1c.kornel.v1.FindNamesResponse\x12F\n" +
+	"\tFindQueue\x12\x1b.kornel.v1.FindQueueRequest\x1a\x1c.kornel.v1.FindQueueResponse\x12C\n" +
+	"\bGetHolds\x12\x1a.kornel.v1.GetHoldsRequest\x1a\x1b.kornel.v1.GetHoldsResponse\x12d\n" +
+	"\x13ListPreemptionKinds\x12%.kornel.v1.ListPreemptionKindsRequest\x1a&.kornel.v1.ListPreemptionKindsResponseB\x14Z\x12kornel/v1;kornelv1b\x06proto3"
 
 var (
 	file_kornel_v1_read_proto_rawDescOnce sync.Once
@@ -3261,138 +4226,170 @@ func file_kornel_v1_read_proto_rawDescGZIP() []byte {
 }
 
 var file_kornel_v1_read_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_kornel_v1_read_proto_msgTypes = make([]protoimpl.MessageInfo, 57)
+var file_kornel_v1_read_proto_msgTypes = make([]protoimpl.MessageInfo, 73)
 var file_kornel_v1_read_proto_goTypes = []any{
-	(ApplicationKind)(0),             // 0: kornel.v1.ApplicationKind
-	(RefusalKind)(0),                 // 1: kornel.v1.RefusalKind
-	(*ListQueuesRequest)(nil),        // 2: kornel.v1.ListQueuesRequest
-	(*ListQueuesResponse)(nil),       // 3: kornel.v1.ListQueuesResponse
-	(*GetQueueRequest)(nil),          // 4: kornel.v1.GetQueueRequest
-	(*GetQueueResponse)(nil),         // 5: kornel.v1.GetQueueResponse
-	(*QueueInfo)(nil),                // 6: kornel.v1.QueueInfo
-	(*ListApplicationsRequest)(nil),  // 7: kornel.v1.ListApplicationsRequest
-	(*ListApplicationsResponse)(nil), // 8: kornel.v1.ListApplicationsResponse
-	(*ApplicationSummary)(nil),       // 9: kornel.v1.ApplicationSummary
-	(*GetApplicationRequest)(nil),    // 10: kornel.v1.GetApplicationRequest
-	(*GetApplicationResponse)(nil),   // 11: kornel.v1.GetApplicationResponse
-	(*StateEntry)(nil),               // 12: kornel.v1.StateEntry
-	(*AskInfo)(nil),                  // 13: kornel.v1.AskInfo
-	(*AllocationInfo)(nil),           // 14: kornel.v1.AllocationInfo
-	(*ListNodesRequest)(nil),         // 15: kornel.v1.ListNodesRequest
-	(*ListNodesResponse)(nil),        // 16: kornel.v1.ListNodesResponse
-	(*NodeSummary)(nil),              // 17: kornel.v1.NodeSummary
-	(*GetNodeRequest)(nil),           // 18: kornel.v1.GetNodeRequest
-	(*GetNodeResponse)(nil),          // 19: kornel.v1.GetNodeResponse
-	(*DeviceInfo)(nil),               // 20: kornel.v1.DeviceInfo
-	(*DeviceHolder)(nil),             // 21: kornel.v1.DeviceHolder
-	(*ListDomainsRequest)(nil),       // 22: kornel.v1.ListDomainsRequest
-	(*ListDomainsResponse)(nil),      // 23: kornel.v1.ListDomainsResponse
-	(*ListClaimsRequest)(nil),        // 24: kornel.v1.ListClaimsRequest
-	(*ListClaimsResponse)(nil),       // 25: kornel.v1.ListClaimsResponse
-	(*ClaimInfo)(nil),                // 26: kornel.v1.ClaimInfo
-	(*TopologyLevel)(nil),            // 27: kornel.v1.TopologyLevel
-	(*DomainInfo)(nil),               // 28: kornel.v1.DomainInfo
-	(*GetHealthReportRequest)(nil),   // 29: kornel.v1.GetHealthReportRequest
-	(*GetHealthReportResponse)(nil),  // 30: kornel.v1.GetHealthReportResponse
-	(*HealthCheckResult)(nil),        // 31: kornel.v1.HealthCheckResult
-	(*ListRefusalsRequest)(nil),      // 32: kornel.v1.ListRefusalsRequest
-	(*ListRefusalsResponse)(nil),     // 33: kornel.v1.ListRefusalsResponse
-	(*Refusal)(nil),                  // 34: kornel.v1.Refusal
-	nil,                              // 35: kornel.v1.QueueInfo.GuaranteedEntry
-	nil,                              // 36: kornel.v1.QueueInfo.MaxEntry
-	nil,                              // 37: kornel.v1.QueueInfo.UsedEntry
-	nil,                              // 38: kornel.v1.QueueInfo.PendingEntry
-	nil,                              // 39: kornel.v1.QueueInfo.PreemptingEntry
-	nil,                              // 40: kornel.v1.QueueInfo.HeadroomEntry
-	nil,                              // 41: kornel.v1.QueueInfo.PropertiesEntry
-	nil,                              // 42: kornel.v1.ApplicationSummary.UsedEntry
-	nil,                              // 43: kornel.v1.ApplicationSummary.PlaceholderEntry
-	nil,                              // 44: kornel.v1.ApplicationSummary.PendingEntry
-	nil,                              // 45: kornel.v1.GetApplicationResponse.MaxUsedEntry
-	nil,                              // 46: kornel.v1.AskInfo.ResourcesEntry
-	nil,                              // 47: kornel.v1.AllocationInfo.ResourcesEntry
-	nil,                              // 48: kornel.v1.NodeSummary.CapacityEntry
-	nil,                              // 49: kornel.v1.NodeSummary.AllocatedEntry
-	nil,                              // 50: kornel.v1.NodeSummary.OccupiedEntry
-	nil,                              // 51: kornel.v1.NodeSummary.AvailableEntry
-	nil,                              // 52: kornel.v1.GetNodeResponse.AttributesEntry
-	nil,                              // 53: kornel.v1.ClaimInfo.HeldEntry
-	nil,                              // 54: kornel.v1.ClaimInfo.MissingEntry
-	nil,                              // 55: kornel.v1.DomainInfo.CapacityEntry
-	nil,                              // 56: kornel.v1.DomainInfo.FreeEntry
-	nil,                              // 57: kornel.v1.DomainInfo.HeldEntry
-	nil,                              // 58: kornel.v1.ListRefusalsResponse.CountsEntry
+	(ApplicationKind)(0),                // 0: kornel.v1.ApplicationKind
+	(RefusalKind)(0),                    // 1: kornel.v1.RefusalKind
+	(*ListQueuesRequest)(nil),           // 2: kornel.v1.ListQueuesRequest
+	(*ListQueuesResponse)(nil),          // 3: kornel.v1.ListQueuesResponse
+	(*GetQueueRequest)(nil),             // 4: kornel.v1.GetQueueRequest
+	(*GetQueueResponse)(nil),            // 5: kornel.v1.GetQueueResponse
+	(*QueueInfo)(nil),                   // 6: kornel.v1.QueueInfo
+	(*ListApplicationsRequest)(nil),     // 7: kornel.v1.ListApplicationsRequest
+	(*ListApplicationsResponse)(nil),    // 8: kornel.v1.ListApplicationsResponse
+	(*ApplicationSummary)(nil),          // 9: kornel.v1.ApplicationSummary
+	(*GetApplicationRequest)(nil),       // 10: kornel.v1.GetApplicationRequest
+	(*GetApplicationResponse)(nil),      // 11: kornel.v1.GetApplicationResponse
+	(*StateEntry)(nil),                  // 12: kornel.v1.StateEntry
+	(*AskInfo)(nil),                     // 13: kornel.v1.AskInfo
+	(*AllocationInfo)(nil),              // 14: kornel.v1.AllocationInfo
+	(*ListNodesRequest)(nil),            // 15: kornel.v1.ListNodesRequest
+	(*ListNodesResponse)(nil),           // 16: kornel.v1.ListNodesResponse
+	(*NodeSummary)(nil),                 // 17: kornel.v1.NodeSummary
+	(*GetNodeRequest)(nil),              // 18: kornel.v1.GetNodeRequest
+	(*GetNodeResponse)(nil),             // 19: kornel.v1.GetNodeResponse
+	(*DeviceInfo)(nil),                  // 20: kornel.v1.DeviceInfo
+	(*DeviceHolder)(nil),                // 21: kornel.v1.DeviceHolder
+	(*ListDomainsRequest)(nil),          // 22: kornel.v1.ListDomainsRequest
+	(*ListDomainsResponse)(nil),         // 23: kornel.v1.ListDomainsResponse
+	(*ListClaimsRequest)(nil),           // 24: kornel.v1.ListClaimsRequest
+	(*ListClaimsResponse)(nil),          // 25: kornel.v1.ListClaimsResponse
+	(*ClaimInfo)(nil),                   // 26: kornel.v1.ClaimInfo
+	(*TopologyLevel)(nil),               // 27: kornel.v1.TopologyLevel
+	(*DomainInfo)(nil),                  // 28: kornel.v1.DomainInfo
+	(*GetHealthReportRequest)(nil),      // 29: kornel.v1.GetHealthReportRequest
+	(*GetHealthReportResponse)(nil),     // 30: kornel.v1.GetHealthReportResponse
+	(*HealthCheckResult)(nil),           // 31: kornel.v1.HealthCheckResult
+	(*ListRefusalsRequest)(nil),         // 32: kornel.v1.ListRefusalsRequest
+	(*ListRefusalsResponse)(nil),        // 33: kornel.v1.ListRefusalsResponse
+	(*Refusal)(nil),                     // 34: kornel.v1.Refusal
+	(*FindNamesRequest)(nil),            // 35: kornel.v1.FindNamesRequest
+	(*FindNamesResponse)(nil),           // 36: kornel.v1.FindNamesResponse
+	(*FoundName)(nil),                   // 37: kornel.v1.FoundName
+	(*FindQueueRequest)(nil),            // 38: kornel.v1.FindQueueRequest
+	(*FindQueueResponse)(nil),           // 39: kornel.v1.FindQueueResponse
+	(*GetHoldsRequest)(nil),             // 40: kornel.v1.GetHoldsRequest
+	(*GetHoldsResponse)(nil),            // 41: kornel.v1.GetHoldsResponse
+	(*HeldNode)(nil),                    // 42: kornel.v1.HeldNode
+	(*HeldManager)(nil),                 // 43: kornel.v1.HeldManager
+	(*HeldRollback)(nil),                // 44: kornel.v1.HeldRollback
+	(*ListPreemptionKindsRequest)(nil),  // 45: kornel.v1.ListPreemptionKindsRequest
+	(*ListPreemptionKindsResponse)(nil), // 46: kornel.v1.ListPreemptionKindsResponse
+	(*PreemptionKind)(nil),              // 47: kornel.v1.PreemptionKind
+	(*PreemptionEnding)(nil),            // 48: kornel.v1.PreemptionEnding
+	nil,                                 // 49: kornel.v1.QueueInfo.GuaranteedEntry
+	nil,                                 // 50: kornel.v1.QueueInfo.MaxEntry
+	nil,                                 // 51: kornel.v1.QueueInfo.UsedEntry
+	nil,                                 // 52: kornel.v1.QueueInfo.PendingEntry
+	nil,                                 // 53: kornel.v1.QueueInfo.PreemptingEntry
+	nil,                                 // 54: kornel.v1.QueueInfo.HeadroomEntry
+	nil,                                 // 55: kornel.v1.QueueInfo.PropertiesEntry
+	nil,                                 // 56: kornel.v1.ApplicationSummary.UsedEntry
+	nil,                                 // 57: kornel.v1.ApplicationSummary.PlaceholderEntry
+	nil,                                 // 58: kornel.v1.ApplicationSummary.PendingEntry
+	nil,                                 // 59: kornel.v1.GetApplicationResponse.MaxUsedEntry
+	nil,                                 // 60: kornel.v1.AskInfo.ResourcesEntry
+	nil,                                 // 61: kornel.v1.AllocationInfo.ResourcesEntry
+	nil,                                 // 62: kornel.v1.NodeSummary.CapacityEntry
+	nil,                                 // 63: kornel.v1.NodeSummary.AllocatedEntry
+	nil,                                 // 64: kornel.v1.NodeSummary.OccupiedEntry
+	nil,                                 // 65: kornel.v1.NodeSummary.AvailableEntry
+	nil,                                 // 66: kornel.v1.GetNodeResponse.AttributesEntry
+	nil,                                 // 67: kornel.v1.ClaimInfo.HeldEntry
+	nil,                                 // 68: kornel.v1.ClaimInfo.MissingEntry
+	nil,                                 // 69: kornel.v1.DomainInfo.CapacityEntry
+	nil,                                 // 70: kornel.v1.DomainInfo.FreeEntry
+	nil,                                 // 71: kornel.v1.DomainInfo.HeldEntry
+	nil,                                 // 72: kornel.v1.ListRefusalsResponse.CountsEntry
+	nil,                                 // 73: kornel.v1.FindQueueRequest.TagsEntry
+	nil,                                 // 74: kornel.v1.PreemptionKind.OutcomesEntry
 }
 var file_kornel_v1_read_proto_depIdxs = []int32{
 	6,  // 0: kornel.v1.ListQueuesResponse.queues:type_name -> kornel.v1.QueueInfo
 	6,  // 1: kornel.v1.GetQueueResponse.queue:type_name -> kornel.v1.QueueInfo
-	35, // 2: kornel.v1.QueueInfo.guaranteed:type_name -> kornel.v1.QueueInfo.GuaranteedEntry
-	36, // 3: kornel.v1.QueueInfo.max:type_name -> kornel.v1.QueueInfo.MaxEntry
-	37, // 4: kornel.v1.QueueInfo.used:type_name -> kornel.v1.QueueInfo.UsedEntry
-	38, // 5: kornel.v1.QueueInfo.pending:type_name -> kornel.v1.QueueInfo.PendingEntry
-	39, // 6: kornel.v1.QueueInfo.preempting:type_name -> kornel.v1.QueueInfo.PreemptingEntry
-	40, // 7: kornel.v1.QueueInfo.headroom:type_name -> kornel.v1.QueueInfo.HeadroomEntry
-	41, // 8: kornel.v1.QueueInfo.properties:type_name -> kornel.v1.QueueInfo.PropertiesEntry
+	49, // 2: kornel.v1.QueueInfo.guaranteed:type_name -> kornel.v1.QueueInfo.GuaranteedEntry
+	50, // 3: kornel.v1.QueueInfo.max:type_name -> kornel.v1.QueueInfo.MaxEntry
+	51, // 4: kornel.v1.QueueInfo.used:type_name -> kornel.v1.QueueInfo.UsedEntry
+	52, // 5: kornel.v1.QueueInfo.pending:type_name -> kornel.v1.QueueInfo.PendingEntry
+	53, // 6: kornel.v1.QueueInfo.preempting:type_name -> kornel.v1.QueueInfo.PreemptingEntry
+	54, // 7: kornel.v1.QueueInfo.headroom:type_name -> kornel.v1.QueueInfo.HeadroomEntry
+	55, // 8: kornel.v1.QueueInfo.properties:type_name -> kornel.v1.QueueInfo.PropertiesEntry
 	0,  // 9: kornel.v1.ListApplicationsRequest.kind:type_name -> kornel.v1.ApplicationKind
 	9,  // 10: kornel.v1.ListApplicationsResponse.applications:type_name -> kornel.v1.ApplicationSummary
-	42, // 11: kornel.v1.ApplicationSummary.used:type_name -> kornel.v1.ApplicationSummary.UsedEntry
-	43, // 12: kornel.v1.ApplicationSummary.placeholder:type_name -> kornel.v1.ApplicationSummary.PlaceholderEntry
-	44, // 13: kornel.v1.ApplicationSummary.pending:type_name -> kornel.v1.ApplicationSummary.PendingEntry
+	56, // 11: kornel.v1.ApplicationSummary.used:type_name -> kornel.v1.ApplicationSummary.UsedEntry
+	57, // 12: kornel.v1.ApplicationSummary.placeholder:type_name -> kornel.v1.ApplicationSummary.PlaceholderEntry
+	58, // 13: kornel.v1.ApplicationSummary.pending:type_name -> kornel.v1.ApplicationSummary.PendingEntry
 	9,  // 14: kornel.v1.GetApplicationResponse.summary:type_name -> kornel.v1.ApplicationSummary
-	45, // 15: kornel.v1.GetApplicationResponse.max_used:type_name -> kornel.v1.GetApplicationResponse.MaxUsedEntry
+	59, // 15: kornel.v1.GetApplicationResponse.max_used:type_name -> kornel.v1.GetApplicationResponse.MaxUsedEntry
 	12, // 16: kornel.v1.GetApplicationResponse.states:type_name -> kornel.v1.StateEntry
 	13, // 17: kornel.v1.GetApplicationResponse.asks:type_name -> kornel.v1.AskInfo
 	14, // 18: kornel.v1.GetApplicationResponse.allocations:type_name -> kornel.v1.AllocationInfo
-	46, // 19: kornel.v1.AskInfo.resources:type_name -> kornel.v1.AskInfo.ResourcesEntry
-	47, // 20: kornel.v1.AllocationInfo.resources:type_name -> kornel.v1.AllocationInfo.ResourcesEntry
+	60, // 19: kornel.v1.AskInfo.resources:type_name -> kornel.v1.AskInfo.ResourcesEntry
+	61, // 20: kornel.v1.AllocationInfo.resources:type_name -> kornel.v1.AllocationInfo.ResourcesEntry
 	17, // 21: kornel.v1.ListNodesResponse.nodes:type_name -> kornel.v1.NodeSummary
-	48, // 22: kornel.v1.NodeSummary.capacity:type_name -> kornel.v1.NodeSummary.CapacityEntry
-	49, // 23: kornel.v1.NodeSummary.allocated:type_name -> kornel.v1.NodeSummary.AllocatedEntry
-	50, // 24: kornel.v1.NodeSummary.occupied:type_name -> kornel.v1.NodeSummary.OccupiedEntry
-	51, // 25: kornel.v1.NodeSummary.available:type_name -> kornel.v1.NodeSummary.AvailableEntry
+	62, // 22: kornel.v1.NodeSummary.capacity:type_name -> kornel.v1.NodeSummary.CapacityEntry
+	63, // 23: kornel.v1.NodeSummary.allocated:type_name -> kornel.v1.NodeSummary.AllocatedEntry
+	64, // 24: kornel.v1.NodeSummary.occupied:type_name -> kornel.v1.NodeSummary.OccupiedEntry
+	65, // 25: kornel.v1.NodeSummary.available:type_name -> kornel.v1.NodeSummary.AvailableEntry
 	17, // 26: kornel.v1.GetNodeResponse.summary:type_name -> kornel.v1.NodeSummary
-	52, // 27: kornel.v1.GetNodeResponse.attributes:type_name -> kornel.v1.GetNodeResponse.AttributesEntry
+	66, // 27: kornel.v1.GetNodeResponse.attributes:type_name -> kornel.v1.GetNodeResponse.AttributesEntry
 	14, // 28: kornel.v1.GetNodeResponse.allocations:type_name -> kornel.v1.AllocationInfo
 	20, // 29: kornel.v1.GetNodeResponse.devices:type_name -> kornel.v1.DeviceInfo
 	21, // 30: kornel.v1.DeviceInfo.holders:type_name -> kornel.v1.DeviceHolder
 	27, // 31: kornel.v1.ListDomainsResponse.levels:type_name -> kornel.v1.TopologyLevel
 	28, // 32: kornel.v1.ListDomainsResponse.domains:type_name -> kornel.v1.DomainInfo
 	26, // 33: kornel.v1.ListClaimsResponse.claims:type_name -> kornel.v1.ClaimInfo
-	53, // 34: kornel.v1.ClaimInfo.held:type_name -> kornel.v1.ClaimInfo.HeldEntry
-	54, // 35: kornel.v1.ClaimInfo.missing:type_name -> kornel.v1.ClaimInfo.MissingEntry
-	55, // 36: kornel.v1.DomainInfo.capacity:type_name -> kornel.v1.DomainInfo.CapacityEntry
-	56, // 37: kornel.v1.DomainInfo.free:type_name -> kornel.v1.DomainInfo.FreeEntry
-	57, // 38: kornel.v1.DomainInfo.held:type_name -> kornel.v1.DomainInfo.HeldEntry
+	67, // 34: kornel.v1.ClaimInfo.held:type_name -> kornel.v1.ClaimInfo.HeldEntry
+	68, // 35: kornel.v1.ClaimInfo.missing:type_name -> kornel.v1.ClaimInfo.MissingEntry
+	69, // 36: kornel.v1.DomainInfo.capacity:type_name -> kornel.v1.DomainInfo.CapacityEntry
+	70, // 37: kornel.v1.DomainInfo.free:type_name -> kornel.v1.DomainInfo.FreeEntry
+	71, // 38: kornel.v1.DomainInfo.held:type_name -> kornel.v1.DomainInfo.HeldEntry
 	31, // 39: kornel.v1.GetHealthReportResponse.checks:type_name -> kornel.v1.HealthCheckResult
 	1,  // 40: kornel.v1.ListRefusalsRequest.kind:type_name -> kornel.v1.RefusalKind
 	34, // 41: kornel.v1.ListRefusalsResponse.refusals:type_name -> kornel.v1.Refusal
-	58, // 42: kornel.v1.ListRefusalsResponse.counts:type_name -> kornel.v1.ListRefusalsResponse.CountsEntry
+	72, // 42: kornel.v1.ListRefusalsResponse.counts:type_name -> kornel.v1.ListRefusalsResponse.CountsEntry
 	1,  // 43: kornel.v1.Refusal.kind:type_name -> kornel.v1.RefusalKind
-	2,  // 44: kornel.v1.ReadService.ListQueues:input_type -> kornel.v1.ListQueuesRequest
-	4,  // 45: kornel.v1.ReadService.GetQueue:input_type -> kornel.v1.GetQueueRequest
-	7,  // 46: kornel.v1.ReadService.ListApplications:input_type -> kornel.v1.ListApplicationsRequest
-	10, // 47: kornel.v1.ReadService.GetApplication:input_type -> kornel.v1.GetApplicationRequest
-	15, // 48: kornel.v1.ReadService.ListNodes:input_type -> kornel.v1.ListNodesRequest
-	18, // 49: kornel.v1.ReadService.GetNode:input_type -> kornel.v1.GetNodeRequest
-	22, // 50: kornel.v1.ReadService.ListDomains:input_type -> kornel.v1.ListDomainsRequest
-	24, // 51: kornel.v1.ReadService.ListClaims:input_type -> kornel.v1.ListClaimsRequest
-	29, // 52: kornel.v1.ReadService.GetHealthReport:input_type -> kornel.v1.GetHealthReportRequest
-	32, // 53: kornel.v1.ReadService.ListRefusals:input_type -> kornel.v1.ListRefusalsRequest
-	3,  // 54: kornel.v1.ReadService.ListQueues:output_type -> kornel.v1.ListQueuesResponse
-	5,  // 55: kornel.v1.ReadService.GetQueue:output_type -> kornel.v1.GetQueueResponse
-	8,  // 56: kornel.v1.ReadService.ListApplications:output_type -> kornel.v1.ListApplicationsResponse
-	11, // 57: kornel.v1.ReadService.GetApplication:output_type -> kornel.v1.GetApplicationResponse
-	16, // 58: kornel.v1.ReadService.ListNodes:output_type -> kornel.v1.ListNodesResponse
-	19, // 59: kornel.v1.ReadService.GetNode:output_type -> kornel.v1.GetNodeResponse
-	23, // 60: kornel.v1.ReadService.ListDomains:output_type -> kornel.v1.ListDomainsResponse
-	25, // 61: kornel.v1.ReadService.ListClaims:output_type -> kornel.v1.ListClaimsResponse
-	30, // 62: kornel.v1.ReadService.GetHealthReport:output_type -> kornel.v1.GetHealthReportResponse
-	33, // 63: kornel.v1.ReadService.ListRefusals:output_type -> kornel.v1.ListRefusalsResponse
-	54, // [54:64] is the sub-list for method output_type
-	44, // [44:54] is the sub-list for method input_type
-	44, // [44:44] is the sub-list for extension type_name
-	44, // [44:44] is the sub-list for extension extendee
-	0,  // [0:44] is the sub-list for field type_name
+	37, // 44: kornel.v1.FindNamesResponse.found:type_name -> kornel.v1.FoundName
+	73, // 45: kornel.v1.FindQueueRequest.tags:type_name -> kornel.v1.FindQueueRequest.TagsEntry
+	42, // 46: kornel.v1.GetHoldsResponse.drained_nodes:type_name -> kornel.v1.HeldNode
+	43, // 47: kornel.v1.GetHoldsResponse.manager:type_name -> kornel.v1.HeldManager
+	44, // 48: kornel.v1.GetHoldsResponse.rollback:type_name -> kornel.v1.HeldRollback
+	47, // 49: kornel.v1.ListPreemptionKindsResponse.kinds:type_name -> kornel.v1.PreemptionKind
+	74, // 50: kornel.v1.PreemptionKind.outcomes:type_name -> kornel.v1.PreemptionKind.OutcomesEntry
+	48, // 51: kornel.v1.PreemptionKind.OutcomesEntry.value:type_name -> kornel.v1.PreemptionEnding
+	2,  // 52: kornel.v1.ReadService.ListQueues:input_type -> kornel.v1.ListQueuesRequest
+	4,  // 53: kornel.v1.ReadService.GetQueue:input_type -> kornel.v1.GetQueueRequest
+	7,  // 54: kornel.v1.ReadService.ListApplications:input_type -> kornel.v1.ListApplicationsRequest
+	10, // 55: kornel.v1.ReadService.GetApplication:input_type -> kornel.v1.GetApplicationRequest
+	15, // 56: kornel.v1.ReadService.ListNodes:input_type -> kornel.v1.ListNodesRequest
+	18, // 57: kornel.v1.ReadService.GetNode:input_type -> kornel.v1.GetNodeRequest
+	22, // 58: kornel.v1.ReadService.ListDomains:input_type -> kornel.v1.ListDomainsRequest
+	24, // 59: kornel.v1.ReadService.ListClaims:input_type -> kornel.v1.ListClaimsRequest
+	29, // 60: kornel.v1.ReadService.GetHealthReport:input_type -> kornel.v1.GetHealthReportRequest
+	32, // 61: kornel.v1.ReadService.ListRefusals:input_type -> kornel.v1.ListRefusalsRequest
+	35, // 62: kornel.v1.ReadService.FindNames:input_type -> kornel.v1.FindNamesRequest
+	38, // 63: kornel.v1.ReadService.FindQueue:input_type -> kornel.v1.FindQueueRequest
+	40, // 64: kornel.v1.ReadService.GetHolds:input_type -> kornel.v1.GetHoldsRequest
+	45, // 65: kornel.v1.ReadService.ListPreemptionKinds:input_type -> kornel.v1.ListPreemptionKindsRequest
+	3,  // 66: kornel.v1.ReadService.ListQueues:output_type -> kornel.v1.ListQueuesResponse
+	5,  // 67: kornel.v1.ReadService.GetQueue:output_type -> kornel.v1.GetQueueResponse
+	8,  // 68: kornel.v1.ReadService.ListApplications:output_type -> kornel.v1.ListApplicationsResponse
+	11, // 69: kornel.v1.ReadService.GetApplication:output_type -> kornel.v1.GetApplicationResponse
+	16, // 70: kornel.v1.ReadService.ListNodes:output_type -> kornel.v1.ListNodesResponse
+	19, // 71: kornel.v1.ReadService.GetNode:output_type -> kornel.v1.GetNodeResponse
+	23, // 72: kornel.v1.ReadService.ListDomains:output_type -> kornel.v1.ListDomainsResponse
+	25, // 73: kornel.v1.ReadService.ListClaims:output_type -> kornel.v1.ListClaimsResponse
+	30, // 74: kornel.v1.ReadService.GetHealthReport:output_type -> kornel.v1.GetHealthReportResponse
+	33, // 75: kornel.v1.ReadService.ListRefusals:output_type -> kornel.v1.ListRefusalsResponse
+	36, // 76: kornel.v1.ReadService.FindNames:output_type -> kornel.v1.FindNamesResponse
+	39, // 77: kornel.v1.ReadService.FindQueue:output_type -> kornel.v1.FindQueueResponse
+	41, // 78: kornel.v1.ReadService.GetHolds:output_type -> kornel.v1.GetHoldsResponse
+	46, // 79: kornel.v1.ReadService.ListPreemptionKinds:output_type -> kornel.v1.ListPreemptionKindsResponse
+	66, // [66:80] is the sub-list for method output_type
+	52, // [52:66] is the sub-list for method input_type
+	52, // [52:52] is the sub-list for extension type_name
+	52, // [52:52] is the sub-list for extension extendee
+	0,  // [0:52] is the sub-list for field type_name
 }
 
 func init() { file_kornel_v1_read_proto_init() }
@@ -3401,13 +4398,14 @@ func file_kornel_v1_read_proto_init() {
 		return
 	}
 	file_kornel_v1_read_proto_msgTypes[24].OneofWrappers = []any{}
+	file_kornel_v1_read_proto_msgTypes[41].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_kornel_v1_read_proto_rawDesc), len(file_kornel_v1_read_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   57,
+			NumMessages:   73,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -25,16 +25,20 @@ import (
 const _ = grpc.SupportPackageIsVersion9
 
 const (
-	ReadService_ListQueues_FullMethodName       = "/kornel.v1.ReadService/ListQueues"
-	ReadService_GetQueue_FullMethodName         = "/kornel.v1.ReadService/GetQueue"
-	ReadService_ListApplications_FullMethodName = "/kornel.v1.ReadService/ListApplications"
-	ReadService_GetApplication_FullMethodName   = "/kornel.v1.ReadService/GetApplication"
-	ReadService_ListNodes_FullMethodName        = "/kornel.v1.ReadService/ListNodes"
-	ReadService_GetNode_FullMethodName          = "/kornel.v1.ReadService/GetNode"
-	ReadService_ListDomains_FullMethodName      = "/kornel.v1.ReadService/ListDomains"
-	ReadService_ListClaims_FullMethodName       = "/kornel.v1.ReadService/ListClaims"
-	ReadService_GetHealthReport_FullMethodName  = "/kornel.v1.ReadService/GetHealthReport"
-	ReadService_ListRefusals_FullMethodName     = "/kornel.v1.ReadService/ListRefusals"
+	ReadService_ListQueues_FullMethodName          = "/kornel.v1.ReadService/ListQueues"
+	ReadService_GetQueue_FullMethodName            = "/kornel.v1.ReadService/GetQueue"
+	ReadService_ListApplications_FullMethodName    = "/kornel.v1.ReadService/ListApplications"
+	ReadService_GetApplication_FullMethodName      = "/kornel.v1.ReadService/GetApplication"
+	ReadService_ListNodes_FullMethodName           = "/kornel.v1.ReadService/ListNodes"
+	ReadService_GetNode_FullMethodName             = "/kornel.v1.ReadService/GetNode"
+	ReadService_ListDomains_FullMethodName         = "/kornel.v1.ReadService/ListDomains"
+	ReadService_ListClaims_FullMethodName          = "/kornel.v1.ReadService/ListClaims"
+	ReadService_GetHealthReport_FullMethodName     = "/kornel.v1.ReadService/GetHealthReport"
+	ReadService_ListRefusals_FullMethodName        = "/kornel.v1.ReadService/ListRefusals"
+	ReadService_FindNames_FullMethodName           = "/kornel.v1.ReadService/FindNames"
+	ReadService_FindQueue_FullMethodName           = "/kornel.v1.ReadService/FindQueue"
+	ReadService_GetHolds_FullMethodName            = "/kornel.v1.ReadService/GetHolds"
+	ReadService_ListPreemptionKinds_FullMethodName = "/kornel.v1.ReadService/ListPreemptionKinds"
 )
 
 // ReadServiceClient is the client API for ReadService service.
@@ -68,6 +72,15 @@ type ReadServiceClient interface {
 	// The latest entries and configurations that the core refused, the newest first; some hundreds of each kind are kept.
 	// Configurations belong to every partition. OK for an unknown partition: entries name such ones, too.
 	ListRefusals(ctx context.Context, in *ListRefusalsRequest, opts ...grpc.CallOption) (*ListRefusalsResponse, error)
+	// Everything in a partition whose name contains a text, in any case. INVALID_ARGUMENT without a text.
+	FindNames(ctx context.Context, in *FindNamesRequest, opts ...grpc.CallOption) (*FindNamesResponse, error)
+	// The queue that an application would get, were it submitted now. No directory is asked for groups. INVALID_ARGUMENT
+	// for what is no user's name, and for more than 64 tags.
+	FindQueue(ctx context.Context, in *FindQueueRequest, opts ...grpc.CallOption) (*FindQueueResponse, error)
+	// What operators hold: nodes that they drained, a rollback in force; and whether the RM is there.
+	GetHolds(ctx context.Context, in *GetHoldsRequest, opts ...grpc.CallOption) (*GetHoldsResponse, error)
+	// The kinds of preemption in the order in which they run, then the governor.
+	ListPreemptionKinds(ctx context.Context, in *ListPreemptionKindsRequest, opts ...grpc.CallOption) (*ListPreemptionKindsResponse, error)
 }
 
 type readServiceClient struct {
@@ -178,6 +191,46 @@ func (c *readServiceClient) ListRefusals(ctx context.Context, in *ListRefusalsRe
 	return out, nil
 }
 
+func (c *readServiceClient) FindNames(ctx context.Context, in *FindNamesRequest, opts ...grpc.CallOption) (*FindNamesResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(FindNamesResponse)
+	err := c.cc.Invoke(ctx, ReadService_FindNames_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *readServiceClient) FindQueue(ctx context.Context, in *FindQueueRequest, opts ...grpc.CallOption) (*FindQueueResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(FindQueueResponse)
+	err := c.cc.Invoke(ctx, ReadService_FindQueue_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *readServiceClient) GetHolds(ctx context.Context, in *GetHoldsRequest, opts ...grpc.CallOption) (*GetHoldsResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(GetHoldsResponse)
+	err := c.cc.Invoke(ctx, ReadService_GetHolds_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *readServiceClient) ListPreemptionKinds(ctx context.Context, in *ListPreemptionKindsRequest, opts ...grpc.CallOption) (*ListPreemptionKindsResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ListPreemptionKindsResponse)
+	err := c.cc.Invoke(ctx, ReadService_ListPreemptionKinds_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // ReadServiceServer is the server API for ReadService service.
 // All implementations must embed UnimplementedReadServiceServer
 // for forward compatibility.
@@ -209,6 +262,15 @@ type ReadServiceServer interface {
 	// The latest entries and configurations that the core refused, the newest first; some hundreds of each kind are kept.
 	// Configurations belong to every partition. OK for an unknown partition: entries name such ones, too.
 	ListRefusals(context.Context, *ListRefusalsRequest) (*ListRefusalsResponse, error)
+	// Everything in a partition whose name contains a text, in any case. INVALID_ARGUMENT without a text.
+	FindNames(context.Context, *FindNamesRequest) (*FindNamesResponse, error)
+	// The queue that an application would get, were it submitted now. No directory is asked for groups. INVALID_ARGUMENT
+	// for what is no user's name, and for more than 64 tags.
+	FindQueue(context.Context, *FindQueueRequest) (*FindQueueResponse, error)
+	// What operators hold: nodes that they drained, a rollback in force; and whether the RM is there.
+	GetHolds(context.Context, *GetHoldsRequest) (*GetHoldsResponse, error)
+	// The kinds of preemption in the order in which they run, then the governor.
+	ListPreemptionKinds(context.Context, *ListPreemptionKindsRequest) (*ListPreemptionKindsResponse, error)
 	mustEmbedUnimplementedReadServiceServer()
 }
 
@@ -248,6 +310,18 @@ func (UnimplementedReadServiceServer) GetHealthReport(context.Context, *GetHealt
 }
 func (UnimplementedReadServiceServer) ListRefusals(context.Context, *ListRefusalsRequest) (*ListRefusalsResponse, error) {
 	return nil, status.Errorf(codes.Unimplemented, "method ListRefusals not implemented")
+}
+func (UnimplementedReadServiceServer) FindNames(context.Context, *FindNamesRequest) (*FindNamesResponse, error) {
+	return nil, status.Errorf(codes.Unimplemented, "method FindNames not implemented")
+}
+func (UnimplementedReadServiceServer) FindQueue(context.Context, *FindQueueRequest) (*FindQueueResponse, error) {
+	return nil, status.Errorf(codes.Unimplemented, "method FindQueue not implemented")
+}
+func (UnimplementedReadServiceServer) GetHolds(context.Context, *GetHoldsRequest) (*GetHoldsResponse, error) {
+	return nil, status.Errorf(codes.Unimplemented, "method GetHolds not implemented")
+}
+func (UnimplementedReadServiceServer) ListPreemptionKinds(context.Context, *ListPreemptionKindsRequest) (*ListPreemptionKindsResponse, error) {
+	return nil, status.Errorf(codes.Unimplemented, "method ListPreemptionKinds not implemented")
 }
 func (UnimplementedReadServiceServer) mustEmbedUnimplementedReadServiceServer() {}
 func (UnimplementedReadServiceServer) testEmbeddedByValue()                     {}
@@ -450,6 +524,78 @@ func _ReadService_ListRefusals_Handler(srv interface{}, ctx context.Context, dec
 	return interceptor(ctx, in, info, handler)
 }
 
+func _ReadService_FindNames_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(FindNamesRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ReadServiceServer).FindNames(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: ReadService_FindNames_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ReadServiceServer).FindNames(ctx, req.(*FindNamesRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _ReadService_FindQueue_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(FindQueueRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ReadServiceServer).FindQueue(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: ReadService_FindQueue_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ReadServiceServer).FindQueue(ctx, req.(*FindQueueRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _ReadService_GetHolds_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(GetHoldsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ReadServiceServer).GetHolds(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: ReadService_GetHolds_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ReadServiceServer).GetHolds(ctx, req.(*GetHoldsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _ReadService_ListPreemptionKinds_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ListPreemptionKindsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ReadServiceServer).ListPreemptionKinds(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: ReadService_ListPreemptionKinds_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ReadServiceServer).ListPreemptionKinds(ctx, req.(*ListPreemptionKindsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // ReadService_ServiceDesc is the grpc.ServiceDesc for ReadService service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -496,6 +642,22 @@ var ReadService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "ListRefusals",
 			Handler:    _ReadService_ListRefusals_Handler,
+		},
+		{
+			MethodName: "FindNames",
+			Handler:    _ReadService_FindNames_Handler,
+		},
+		{
+			MethodName: "FindQueue",
+			Handler:    _ReadService_FindQueue_Handler,
+		},
+		{
+			MethodName: "GetHolds",
+			Handler:    _ReadService_GetHolds_Handler,
+		},
+		{
+			MethodName: "ListPreemptionKinds",
+			Handler:    _ReadService_ListPreemptionKinds_Handler,
 		},
 	},
 	Streams:  []grpc.StreamDesc{},

@@ -8,20 +8,21 @@ or at none.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
-from itertools import islice, pairwise
-from typing import Final
+from itertools import chain, islice, pairwise
+from typing import Any, Final
 
 from kornel.core.domain.application_states import AppState
+from kornel.core.domain.priorities import NOTHING_WAITS
 from kornel.core.domain.settings import SortPolicy
 from kornel.core.engine.gangs.gang_places import add_up, choose_places, demand_of
 from kornel.core.engine.gangs.gang_savings import find_saved_places, may_have_places
 from kornel.core.engine.scheduling.lapsing import pause_of
-from kornel.core.model.allocations import Allocation, AskGroup, LimitClaim, Reservation
-from kornel.core.model.applications import Application
+from kornel.core.model.allocations import Allocation, AskGroup, LimitClaim
 from kornel.core.model.gang_units import GangUnit
 from kornel.core.model.nodes import Node
+from kornel.core.model.orders.waiting_rooms import WaitingRoom
 from kornel.core.model.queues import Queue
 from kornel.core.model.shapes import Pairs, Shape
 from kornel.core.model.users import Account
@@ -77,12 +78,12 @@ def choose_savers(state: PartitionState, now_ns: int) -> int:
     if round_.delay_ns is None:
         round_.short, round_.asked = {}, (0, 0, False)  # The core continues without reservations.
         return 1
-    waiters = find_waiters(state)
+    waiting = find_waiters(state)
     # Those who may not save yet are asked again when something has changed.
-    round_.short = {limit: round_.short[limit] for limit, _ in waiters}
+    round_.short = {limit: round_.short[limit] for limit in waiting}
     found: dict[Allocation, Pairs] = {}
     known: _Known = {}
-    part, looked = find_part(state, waiters, now_ns)
+    part, looked = find_part(state, waiting, now_ns)
     passed, again_ns, changed = round_.asked
     for ask, pairs in part:
         due_ns = ask.waits_since_ns + round_.delay_ns + 1
@@ -92,7 +93,7 @@ def choose_savers(state: PartitionState, now_ns: int) -> int:
             again_ns = min(again_ns or due_ns, due_ns)
     passed += len(part)
     later_ns = round_.choose_not_before_ns = now_ns + _pause_after(looked)
-    if passed < len(waiters):
+    if passed < sum(len(groups) for rooms in waiting.values() for groups in rooms):
         round_.asked = passed, again_ns, changed
         again_ns = later_ns
     else:
@@ -123,28 +124,24 @@ def _pause_after(looked: int) -> int:
     return PAUSE_PER_WAITER_NS * max(0, looked - WAITERS_PER_UNIT)
 
 
-def find_waiters(state: PartitionState) -> list[tuple[Queue | Account, AskGroup]]:
-    """Returns the groups of which one may begin to save because too little came free lately below a limit, each with
-    this limit."""
-    return [
-        (limit, group)
+def find_waiters(state: PartitionState) -> dict[Queue | Account, list[Collection[AskGroup]]]:
+    """Returns the groups of which one may begin to save because too little came free lately below a limit, by limit."""
+    short = {
+        limit: [groups for shape in shapes if is_short(limit, shape) for groups in _asleep(limit, shape)]
         for limit, shapes in state.reserving.short.items()
-        for shape in shapes
-        if is_short(limit, shape)
-        for group in _asleep(limit, shape)
-        if isinstance(group, AskGroup)
-    ]
+    }
+    return {limit: rooms for limit, rooms in short.items() if any(rooms)}
 
 
 def find_part(
-    state: PartitionState, waiters: list[tuple[Queue | Account, AskGroup]], now_ns: int
+    state: PartitionState, waiting: Mapping[Queue | Account, list[Collection[AskGroup]]], now_ns: int
 ) -> tuple[list[tuple[Allocation, Pairs]], int]:
-    """Returns the asks for those of *waiters* at whom the next choice looks, each with the amounts that it needs,
+    """Returns the asks for those *waiting* at whom the next choice looks, each with the amounts that it needs,
     whether they have waited long enough or not; and how many waiters cost as much to look at."""
     nodes, latest_ns = len(state.node_order), now_ns - (state.reserving.delay_ns or 0)
     part: list[tuple[Allocation, Pairs]] = []
     walks = set[Shape | AskGroup]()
-    for _, group in islice(waiters, state.reserving.asked[0], None):
+    for group in islice(chain(*chain(*waiting.values())), state.reserving.asked[0], None):
         walk = group if isinstance(group, GangUnit) else group.shape
         too_many = walks and walk not in walks and (len(walks) + 1) * nodes > NODES_PER_CHOICE
         if too_many or len(part) == WAITERS_PER_CHOICE:
@@ -154,12 +151,13 @@ def find_part(
     return part, len(part) + len(walks) * nodes // NODES_PER_WAITER
 
 
-def _asleep(limit: Queue | Account, shape: Shape) -> Iterable[AskGroup | Reservation]:
+def _asleep(limit: Queue | Account, shape: Shape) -> list[Collection[AskGroup]]:
     """Returns who waits at *limit* for room for *shape* and has been tried since there was some."""
     room = limit.parked.get(shape)
     if room is None:
-        return ()
-    return room.at_once if room.awake else room
+        return []
+    at_once = [waiter for waiter in room.at_once if isinstance(waiter, AskGroup)]
+    return [at_once] if room.awake else [at_once, room.groups]
 
 
 def _stands_for(group: AskGroup, latest_ns: int) -> tuple[Allocation, Pairs]:
@@ -283,41 +281,36 @@ def _is_in_turn(state: PartitionState, ask: Allocation, pairs: Pairs, limit: Que
     Otherwise a queue with an old backlog of large asks would have the limit for itself, whatever the others have. This
     matters only when it begins to save: from then on it keeps its turn.
     """
-    if _comes_later(state, ask, limit):
+    asked = dict(pairs)
+    parked = limit.parked.items()
+    smaller = [room for shape, room in parked if not shape.no_room and any(n < asked.get(t, 0) for t, n in shape.pairs)]
+    rooms = [*turns.open_rooms(state), *smaller]
+    others = [waiter for room in smaller for waiter in room.at_once]
+    firsts = (waiter.first_ask() if isinstance(waiter, AskGroup) else waiter.ask for waiter in others)
+    if any(_has_less(other, ask) and not comes_before(ask, other) for other in firsts):
         return False
-    asked, seen = dict(pairs), set[tuple[Application, int]]()
-    for shape, room in limit.parked.items():
-        if shape.no_room or all(amount >= asked.get(t, 0) for t, amount in shape.pairs):
-            continue
-        for waiter in room:
-            other = waiter.first_ask() if isinstance(waiter, AskGroup) else waiter.ask
-            key = other.application, other.spec.priority
-            if key not in seen and _has_less(other, ask) and not comes_before(ask, other):
-                return False
-            seen.add(key)
-    return True
-
-
-def _comes_later(state: PartitionState, ask: Allocation, limit: Queue | Account) -> bool:
-    """Tells whether the cycle is about to try asks below *limit* that are to be served before *ask* because of a
-    smaller share."""
-    leaf, application, rooms = ask.queue, ask.application, turns.open_rooms(state)
+    leaf, top = ask.queue, limit if isinstance(limit, Queue) else limit.queue
     if leaf.properties.sort_policy is SortPolicy.FAIR:
-        share = usage_shares(application)
-        by_priority, rank = leaf.properties.sort_by_priority, ask.turn_priority
-        for other, other_rank in turns.offered_below(leaf, rooms):
-            if not (by_priority and rank > other_rank) and usage_shares(other) < share:
-                return True
-    top = limit if isinstance(limit, Queue) else limit.queue
-    for queue, parent in pairwise(leaf.lineage()):
-        if queue is top:
-            break
-        share_of_queue, rank = fair_share(queue), rank_below(ask, parent)
-        for sibling, sibling_rank in turns.offered_below(parent, rooms):
-            first = parent.properties.sort_by_priority and rank > sibling_rank
-            if not first and fair_share(sibling) < share_of_queue:
-                return True
-    return False
+        share = usage_shares(ask.application)
+        if _is_passed(leaf, ask.turn_priority, usage_shares, share, rooms):
+            return False
+    path = leaf.lineage()
+    return not any(
+        _is_passed(parent, rank_below(ask, parent), fair_share, fair_share(queue), rooms)
+        for queue, parent in islice(pairwise(path), path.index(top))
+    )
+
+
+def _is_passed(
+    above: Queue, rank: float, share_of: Callable[[Any], Any], share: Any, rooms: Sequence[WaitingRoom]
+) -> bool:
+    """Tells whether a child (or application) of *above* whose waiters are in *rooms*, or are about to be tried, has a
+    smaller share than *share*, and no lower rank than *rank*. By shares, which *share_of* returns, they are sorted."""
+    least = rank if above.properties.sort_by_priority else NOTHING_WAITS
+    if any(member.rank >= least and share_of(member) < share for member in above.order):
+        return True
+    branches = (room.branches[above] for room in rooms if above in room.branches)
+    return any(branch.has_smaller(share_of, share, least) for branch in branches)
 
 
 def _has_less(ask: Allocation, other: Allocation) -> bool:

@@ -27,17 +27,17 @@ class KeyedHeap(Generic[T]):
     Keys are tuples of one length (until :meth:`renew_keys`), and no two members have the same key.
     """
 
-    __slots__ = ("_entries", "_key_of", "_pushes", "marked", "members")
+    __slots__ = ("_entries", "_key_of", "_left", "marked", "members")
 
     def __init__(self, key_of: Callable[[T], tuple[Any, ...]]) -> None:
         self._key_of = key_of
         self._entries: list[tuple[Any, ...]] = []
-        """The entries (*key, push number, member, key), which are flat because the heap compares them all the time. A
-        member that left may have the same key as a new one; the push number then decides, because members cannot be
-        compared. An entry is valid as long as its key is the same object as in ``members``."""
-        self._pushes = 0
+        """The entries (*key, number, member), which are flat because the heap compares them all the time. A member that
+        left may have the same key as a new one; the number of members that had left by then decides, because members
+        cannot be compared. An entry is valid as long as it is the same object as in ``members``."""
+        self._left = 0
         self.members: dict[T, tuple[Any, ...] | None] = {}
-        """The members, each with its last key. Code that runs for every ask looks up a member here, and changes
+        """The members, each with its last entry. Code that runs for every ask looks up a member here, and changes
         nothing."""
         self.marked: dict[T, None] = {}
         """The members whose key may have changed. Code that runs for every ask may mark a member here, as
@@ -84,6 +84,7 @@ class KeyedHeap(Generic[T]):
         members = self.members
         if member in members:
             del members[member]
+            self._left += 1
             self.marked.pop(member, None)
             if not members:
                 # Entries of an empty order would never come to the top, so they have to be removed now.
@@ -96,26 +97,24 @@ class KeyedHeap(Generic[T]):
             # There is nothing to compare with; marks stay until there is.
             return next(iter(keys), None)
         if self.marked:
-            key_of = self._key_of
-            pushes = self._pushes
+            key_of, left = self._key_of, self._left
             for member in self.marked:
                 key = key_of(member)
-                if keys[member] != key:
-                    keys[member] = key
-                    pushes += 1
-                    if entries and entries[0][-2] is member:
+                known = keys[member]
+                if known is None or known[:-2] != key:
+                    keys[member] = known = (*key, left, member)
+                    if entries and entries[0][-1] is member:
                         # Usually the first member has changed, because it was served.
-                        heapreplace(entries, (*key, pushes, member, key))
+                        heapreplace(entries, known)
                     else:
-                        heappush(entries, (*key, pushes, member, key))
-            self._pushes = pushes
+                        heappush(entries, known)
             self.marked.clear()
             if len(entries) > SPARED + 4 * len(keys):
                 entries = self._drop_old_entries()
         while entries:
             entry = entries[0]
-            member = entry[-2]
-            if keys.get(member) is entry[-1]:
+            member = entry[-1]
+            if keys.get(member) is entry:
                 return member
             heappop(entries)
         return None
@@ -130,11 +129,10 @@ class KeyedHeap(Generic[T]):
         """Compute the keys of the marked members now, or of *most* of them."""
         for member in list(islice(self.marked, most)):
             del self.marked[member]
-            key = self._key_of(member)
-            if self.members[member] != key:
-                self.members[member] = key
-                self._pushes += 1
-                heappush(self._entries, (*key, self._pushes, member, key))
+            key, known = self._key_of(member), self.members[member]
+            if known is None or known[:-2] != key:
+                self.members[member] = entry = (*key, self._left, member)
+                heappush(self._entries, entry)
         if len(self._entries) > SPARED + 4 * len(self.members):
             self._drop_old_entries()
 
@@ -142,7 +140,7 @@ class KeyedHeap(Generic[T]):
         """Yields the members with their keys, the smallest first, as they were sorted when it began: without those that
         were marked then or have left since. Nobody may be sorted until it ends, and each costs as much as the first."""
         entries, keys = self._entries, self.members
-        while entries and keys.get(entries[0][-2]) is not entries[0][-1]:
+        while entries and keys.get(entries[0][-1]) is not entries[0]:
             heappop(entries)
         # Of the heap, these entries come next, each with its place: an entry comes before those at 2n + 1 and 2n + 2.
         ahead = [(entries[0], 0)] if entries else []
@@ -150,13 +148,12 @@ class KeyedHeap(Generic[T]):
             entry, at = heappop(ahead)
             for below in range(2 * at + 1, min(2 * at + 3, len(entries))):
                 heappush(ahead, (entries[below], below))
-            member, key = entry[-2:]
-            if keys.get(member) is key:
-                yield key, member
+            if keys.get(entry[-1]) is entry:
+                yield entry[:-2], entry[-1]
 
     def _drop_old_entries(self) -> list[tuple[Any, ...]]:
         """Removes the entries that members have left behind. Returns the others."""
-        self._entries = entries = [(*key, at, m, key) for at, (m, key) in enumerate(self.members.items()) if key]
+        self._entries = entries = [entry for entry in self.members.values() if entry]
         heapify(entries)
         return entries
 
@@ -165,7 +162,7 @@ class KeyedHeap(Generic[T]):
         first = self.first_member()
         if first is None:
             return None
-        return (self._key_of(first) if len(self.members) == 1 else self.members[first] or ()), first
+        return (self._key_of(first) if len(self.members) == 1 else (self.members[first] or ())[:-2]), first
 
     def sorted_members(self) -> list[T]:
         """Returns all members, sorted. This is for reports and reservations; a cycle only calls

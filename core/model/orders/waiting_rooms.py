@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kornel.core.domain.priorities import NOTHING_WAITS
 from kornel.core.model.orders.keyed_heap import KeyedHeap
-from kornel.core.model.queues import exchange_priority
 
 if TYPE_CHECKING:
     from kornel.core.model.allocations import AskGroup, Reservation
@@ -31,14 +30,14 @@ TurnKey = Callable[[Mapping[Any, float], Any], tuple[Any, ...]]
 class Branch:
     """The children (or applications) of a queue below which somebody waits in a room."""
 
-    __slots__ = ("counts", "groups", "order", "ranks")
+    __slots__ = ("_key_of", "groups", "orders", "ranks")
 
     def __init__(self, key_of: TurnKey) -> None:
         self.ranks: dict[Any, float] = {}
         """The rank that each child (or application) would have if exactly those in the room were left to try."""
-        self.counts: dict[float, int] = {}
-        """The number of them by rank."""
-        self.order: KeyedHeap[Any] = KeyedHeap(partial(key_of, self.ranks))
+        self.orders: dict[float, KeyedHeap[Any]] = {}
+        """The order of those of each rank."""
+        self._key_of = partial(key_of, self.ranks)
         self.groups: dict[Application, tuple[AskGroup, ...]] = {}
         """The groups of each application of a leaf, in no order: nearly always there is one."""
 
@@ -53,15 +52,38 @@ class Branch:
         before = self.ranks.get(member, NOTHING_WAITS)
         if rank == before:
             return False
+        if before != NOTHING_WAITS:
+            self.orders[before].discard(member)
+            if not self.orders[before]:
+                del self.orders[before]
         if rank == NOTHING_WAITS:
             del self.ranks[member]
-            self.order.discard(member)
-        else:
-            self.ranks[member] = rank
-            self.order.add(member)
-            self.order.sort_many()
-        exchange_priority(self.counts, before, rank)
+            return True
+        self.ranks[member] = rank
+        order = self.orders.get(rank)
+        if order is None:
+            order = self.orders[rank] = KeyedHeap(self._key_of)
+        order.add(member)
+        order.sort_many()
         return True
+
+    def first_orders(self, *, by_priority: bool) -> list[KeyedHeap[Any]]:
+        """Returns the orders in one of which the first of all is: where ranks count, that of the highest one."""
+        if len(self.orders) == 1 or not by_priority:
+            return list(self.orders.values())
+        # Queues in which a gang is repaired stand among others of the same priority.
+        highest = max(self.orders)
+        return [self.orders[rank] for rank in (highest, highest // 1) if rank in self.orders]
+
+    def has_smaller(self, share_of: Callable[[Any], Any], share: Any, least: float) -> bool:
+        """Tells whether one of them whose rank is at least *least* has a smaller share than *share*. By shares, which
+        *share_of* returns, those of the same rank are sorted."""
+        for rank, order in self.orders.items():
+            # Queues in which a gang is repaired are sorted otherwise, and are few.
+            firsts = order if rank % 1 else (order.first_member(),)
+            if rank >= least and any(share_of(first) < share for first in firsts):
+                return True
+        return False
 
 
 def is_asleep(group: AskGroup) -> bool:
@@ -147,12 +169,13 @@ class WaitingRoom:
         those above as far as they change."""
         for below, above in pairwise(queue.lineage()):
             branch = self._branch_of(above)
-            if not branch.set_rank(below, below.expose_priority(self.branches[below].counts)):
+            if not branch.set_rank(below, below.expose_priority(self.branches[below].orders)):
                 return
 
     def mark_changed(self, member: Queue | Application, above: Queue) -> None:
         """Note that the place of *member*, below which somebody waits here, among those of *above* may have changed."""
-        self.branches[above].order.marked[member] = None
+        branch = self.branches[above]
+        branch.orders[branch.ranks[member]].marked[member] = None
 
     def _branch_of(self, queue: Queue) -> Branch:
         found = self.branches.get(queue)

@@ -29,7 +29,7 @@ class GuaranteeRecord(KindRecord):
         self.pass_began_ns = 0
         self.prospects: Final = KnownProspects()
         self.put_off: Final[dict[Allocation, None]] = {}
-        """The asks whose attempts are put off until the question that is being worked on has its answer."""
+        """The asks whose attempts are put off, because a question is being worked on, or a max being enforced."""
         self.gate: Final = QuestionGate()
         """The gate at which refused attempts wait for a change."""
         self.settled_at: int | None = None

@@ -46,11 +46,6 @@ def is_enforcing(state: PartitionState) -> bool:
     return state.enforcement.busy
 
 
-def has_queues_due(state: PartitionState) -> bool:
-    """Tells whether a max is to be enforced, or asks wait until that is over."""
-    return state.enforcement.busy or bool(state.enforcement.deferred)
-
-
 def enforce_due(state: PartitionState, now_ns: int) -> None:
     """Continues to enforce the lowered maxima that are due, in a round of the periodic cycle (preemption.md F2, H)."""
     advance_enforcement(state, now_ns, ENFORCEMENT_BUDGET)

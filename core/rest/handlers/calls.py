@@ -9,11 +9,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, NoReturn
 from urllib.parse import urlsplit
 
 import grpc
+from google.protobuf import descriptor_pool
+from google.protobuf.descriptor import MethodDescriptor
 from google.protobuf.message import Message
 from google.protobuf.message_factory import GetMessageClass
 from starlette.requests import Request
@@ -23,18 +25,38 @@ from kornel.core.rest.access import ADMITTED, Access
 from kornel.core.rest.answers import json_answer
 from kornel.core.rest.errors import RestError, refusal_of
 from kornel.core.rest.handlers.configuration import limited_body
-from kornel.core.rest.message_documents import check_structure, long_document, message_document, read_message
+from kornel.core.rest.handlers.places import partition_of
+from kornel.core.rest.message_documents import (
+    check_structure,
+    long_document,
+    message_document,
+    message_schema,
+    read_message,
+    read_parameters,
+)
 from kornel.core.rest.page_documents import CALLER_REPORT, CallerReport
 from kornel.core.rest.queries import query_of
-from kornel.core.rest.rows import JSON_TYPE, OBJECT, PREFIX, YAML_TYPE, HandlerT, Row
+from kornel.core.rest.rows import (
+    IN_PARTITION,
+    JSON_TYPE,
+    NAME,
+    OBJECT,
+    POSITIVE,
+    PREFIX,
+    YAML_TYPE,
+    HandlerT,
+    Parameter,
+    Row,
+)
 from kornel.core.security.methods import METHODS
 from kornel.core.service.calls.long_answers import LongAnswers
 from kornel.core.service.calls.rpc import Handler
 from kornel.core.service.configuration.configuring import Outcome
 from kornel.core.service.connections.callers import CALLER, PEER, Permission, principal
 from kornel.core.service.connections.limits import CONFIGURATION_LIMIT, QUESTION_LIMIT, request_limit
+from kornel.core.service.events.refusals import RefusalKind
 from kornel.core.service.managers.managers import Managers
-from kornel.v1 import admin_pb2, configuration_pb2, explain_pb2, history_pb2, status_pb2
+from kornel.v1 import configuration_pb2
 
 MOST_BODY: Final = 4 * 2**20 + 64 * 1024
 """The most bytes of a request with a configuration of the largest size, with the JSON around it."""
@@ -61,14 +83,16 @@ _CHANGE_REFUSED: Final = {
 
 @dataclass(frozen=True, slots=True)
 class RemoteCall:
-    """A call that HTTP offers. ``changes``: it changes something. ``long``: its answers may have megabytes."""
+    """A call that HTTP offers. ``changes``: it changes something. ``long``: its answers may have megabytes. ``at``: the
+    row of a document of Kornel's own, which is the answer of the call; its parameters are the fields of the request."""
 
     service: str
     method: str
-    summary: str
+    summary: str = ""
     access: Access = Access.READ
     changes: bool = False
     long: bool = False
+    at: Row | None = None
 
     @property
     def name(self) -> str:
@@ -82,8 +106,15 @@ class RemoteCall:
         return MOST_BODY if limit == CONFIGURATION_LIMIT else limit
 
     @property
+    def described(self) -> MethodDescriptor:
+        """The description of the call in its ``.proto`` file."""
+        return descriptor_pool.Default().FindMethodByName(f"kornel.v1.{self.service}.{self.method}")
+
+    @property
     def row(self) -> Row:
         """The row that serves the call."""
+        if self.at is not None:
+            return replace(self.at, answer=message_schema(self.described.output_type), ours=True)
         return Row(
             _CALLS + self.name,
             self.method[0].lower() + self.method[1:],
@@ -127,9 +158,47 @@ CALLS: Final = (
 )
 """The calls in the order of the documentation."""
 
-_BY_PATH: Final = {call.row.path: call for call in CALLS}
 
-_FILES: Final = (admin_pb2, configuration_pb2, explain_pb2, history_pb2, status_pb2)
+def _document(method: str, row: Row, *, long: bool = False) -> RemoteCall:
+    return RemoteCall("ReadService", method, long=long, at=row)
+
+
+OURS: Final = (
+    _document("FindNames", Row(
+        f"{IN_PARTITION}/search", "search", "Explanations", parameters=(
+            Parameter("text", "The text that names contain; case does not matter.", NAME, required=True),
+            Parameter("limit", "The most names of each kind; 20 by default, never more than 1000.", POSITIVE),
+        ),
+        summary="Applications (ended ones too), queues, nodes, users, asks, allocations by part of a name.",
+    ), long=True),
+    _document("FindQueue", Row(
+        f"{IN_PARTITION}/placement", "placement", "Explanations", parameters=(
+            Parameter("user", "Owner of the application.", NAME, required=True),
+            Parameter("groups", "Groups of the owner, separated by commas; by default one with the user's name."),
+            Parameter("queue", "The queue that the application names."),
+        ),
+        summary="The queue that an application would get, were it submitted now; tag.NAME gives a tag.",
+    )),
+    _document("ListPreemptionKinds", Row(
+        f"{PREFIX}/preemption-kinds", "preemptionKinds", "Explanations",
+        summary="The kinds of preemption in the order in which they run, then the governor.",
+    )),
+    _document("GetHolds", Row(
+        f"{PREFIX}/scheduler/holds", "holds", "Operations",
+        summary="A rollback in force, nodes drained by operators, and whether the resource manager is connected.",
+    )),
+    _document("ListRefusals", Row(
+        f"{PREFIX}/scheduler/refusals", "refusals", "Operations", parameters=(
+            Parameter("kind", "Only this kind.", {"type": "string", "enum": list(RefusalKind)}),
+            Parameter("partition", "Only of this partition; configurations belong to each."),
+            Parameter("limit", "The most refusals in the answer.", POSITIVE),
+        ),
+        summary="Recent refusals, with their resource manager, time and reason; the newest first.",
+    ), long=True),
+)  # fmt: skip
+"""The documents of Kornel's own, each with the call whose answer it is."""
+
+_BY_PATH: Final = {call.row.path: call for call in (*CALLS, *OURS)}
 
 
 class _HttpContext:
@@ -153,7 +222,7 @@ class _HttpContext:
 
 
 def _serve_calls(handler: HandlerT) -> HandlerT:
-    for call in reversed(CALLS):
+    for call in reversed(_BY_PATH.values()):
         handler = call.row(handler)
     return handler
 
@@ -175,25 +244,18 @@ class CallHandlers:
         self._long_answers = long_answers
         self._local = local
         self._one_is_parsed = asyncio.Lock()
-        described = {service.name: service for file in _FILES for service in file.DESCRIPTOR.services_by_name.values()}
         self._types = {
-            call.name: tuple(
-                GetMessageClass(kind)
-                for kind in (
-                    described[call.service].methods_by_name[call.method].input_type,
-                    described[call.service].methods_by_name[call.method].output_type,
-                )
-            )
-            for call in CALLS
+            call.name: tuple(map(GetMessageClass, (call.described.input_type, call.described.output_type)))
+            for call in _BY_PATH.values()
         }
 
     @_serve_calls
     async def answer_call(self, request: Request) -> ASGIApp:
         """Answers a call with the message that the handler of gRPC gives."""
-        call = _BY_PATH[request.scope["path"]]
+        call = _BY_PATH[request.scope["route"].path]
         if call.changes:
             self._check_change(request)
-        raw = await self._read_request(request, call)
+        raw = self._read_parameters(request, call) if call.at else await self._read_request(request, call)
         # The place is taken only now, so that slow requests do not keep others from long answers.
         async with self._long_answers.count_making() if call.long else nullcontext():
             return await self._answer(request, call, raw)
@@ -234,6 +296,15 @@ class CallHandlers:
         with _Calling(request):
             rm_id = query_of(request).get("manager", "")
             return await self._managers.choose(rm_id).configurator.update_text(text)
+
+    def _read_parameters(self, request: Request, call: RemoteCall) -> bytes:
+        """Returns the message that the path and the query describe, encoded."""
+        reader, given = self._managers.reader, query_of(request)
+        if "partition" in request.path_params:
+            given["partition"] = partition_of(reader, request).name
+        elif (found := reader.get_first(given.get("partition", ""))) is not None:
+            given["partition"] = found.name
+        return read_parameters(self._types[call.name][0](), given).SerializeToString()
 
     async def _read_request(self, request: Request, call: RemoteCall) -> bytes:
         """Returns the message that the body describes, encoded."""

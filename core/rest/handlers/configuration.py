@@ -15,7 +15,6 @@ from kornel.core.config.text.yaml_reader import MOST_BYTES
 from kornel.core.rest.answers import YAML, json_answer, text_answer
 from kornel.core.rest.configuration_document import Document, as_yaml, complete_document, configuration_document
 from kornel.core.rest.errors import RestError, not_found
-from kornel.core.rest.holds import HOLDS, Holds, OutOfScheduling
 from kornel.core.rest.queries import query_of
 from kornel.core.rest.reports import CONFIGURATION, VALIDATION, Verdict
 from kornel.core.rest.rows import JSON_TYPE, PREFIX, YAML_TYPE, Row
@@ -62,22 +61,6 @@ class ConfigurationHandlers:
             if self._as_yaml[0] != document:
                 self._as_yaml = document, await asyncio.to_thread(as_yaml, document)
             return text_answer(self._as_yaml[1], content_type=YAML)
-
-    @Row(f"{PREFIX}/scheduler/holds", "holds", "Operations", HOLDS, ours=True)
-    async def holds(self, _request: Request) -> ASGIApp:
-        """Returns a rollback in force, nodes drained by operators, and whether the resource manager is connected.
-
-        With several managers, it shows the first one that is gone, and the first rollback."""
-        managers = self._managers
-        drained = [
-            OutOfScheduling(views.shown_name, node_id, drain, views.node(node_id) is not None)
-            for views in managers.reader.partitions()
-            for node_id, drain in sorted(views.operator_drains().items())
-        ]
-        held = [place.configurator.rollback_held for place in managers.registered if place.configurator.rollback_held]
-        present = [place.runner.presence for place in managers.registered]
-        found = next((each for each in present if each is not None and each.gone), next(iter(present), None))
-        return json_answer(HOLDS.write(Holds(drained, found, next(iter(held), None))))
 
     @Row(
         f"{PREFIX}/validate-conf", "validateConf", "Configuration", VALIDATION, errors=_TOO_LONG, body=YAML_TYPE,

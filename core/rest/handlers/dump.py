@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from datetime import UTC, datetime
+from inspect import isawaitable
 from typing import Any, Final
 
 import orjson
@@ -39,8 +40,6 @@ MOST_DUMPS: Final = 16
 
 _INDENT: Final = orjson.OPT_INDENT_2
 _PARTS: Final = (Parameter("include", "Extension: only these parts of the state, separated by commas."),)
-
-Part = Callable[[], Awaitable[Any]]
 
 
 class DumpHandlers:
@@ -91,25 +90,26 @@ class DumpHandlers:
 
     async def _dump_pieces(self, names: set[str], diagnostics: dict[str, Any]) -> AsyncIterator[bytes]:
         opening = b"{"
-        parts: Mapping[str, Part] = {
-            "timestamp": _part_at_once(self._clock.now_ns),
-            "partitions": _part_at_once(self._cluster.partition_documents),
+        parts: Mapping[str, Callable[[], Any]] = {
+            "timestamp": self._clock.now_ns,
+            "partitions": self._cluster.partition_documents,
             "applications": self._applications,
-            "appHistory": _part_at_once(self._history.application_documents),
-            "containerHistory": _part_at_once(self._history.container_documents),
+            "appHistory": self._history.application_documents,
+            "containerHistory": self._history.container_documents,
             "nodes": self._nodes,
-            "clusterInfo": _part_at_once(self._cluster.cluster_documents),
+            "clusterInfo": self._cluster.cluster_documents,
             "queues": self._queues,
-            DIAGNOSTICS: _part_at_once(lambda: diagnostics),
-            "logLevel": _part_at_once(self._log_level),
+            DIAGNOSTICS: lambda: diagnostics,
+            "logLevel": self._log_level,
             "config": self._config,
-            "placementRules": _part_at_once(self._cluster.rule_documents),
-            "eventStreams": _part_at_once(self._stream_documents),
+            "placementRules": self._cluster.rule_documents,
+            "eventStreams": self._stream_documents,
         }
         for name in DUMP_KEYS:
             if name not in names:
                 continue
-            value = await parts[name]()
+            made = parts[name]()
+            value = await made if isawaitable(made) else made
             if not value:
                 continue
             yield opening + b'\n  "' + name.encode() + b'": '
@@ -165,13 +165,6 @@ async def _diagnostics_of(callbacks: CallbackBoard) -> dict[str, Any]:
         return {"Error": str(reason)}
     except NoStateDump as reason:
         return {"empty": str(reason)}
-
-
-def _part_at_once(make: Callable[[], Any]) -> Part:
-    async def make_part() -> Any:
-        return make()
-
-    return make_part
 
 
 def _write_time(ns: int) -> str:

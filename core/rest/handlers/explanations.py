@@ -14,7 +14,7 @@ from kornel.core.rest.answers import JSON, Answer, json_answer, json_headers
 from kornel.core.rest.errors import RestError
 from kornel.core.rest.handlers.places import partition_of, partition_or_none
 from kornel.core.rest.queries import query_of, read_positive, read_unsigned
-from kornel.core.rest.rows import IN_PARTITION, NAME, POSITIVE, PREFIX, UNSIGNED, Parameter, Row
+from kornel.core.rest.rows import IN_PARTITION, NAME, POSITIVE, UNSIGNED, Parameter, Row
 from kornel.core.rest.turns import encode_list
 from kornel.core.service.events.event_journal import EventJournal
 from kornel.core.service.managers.managers import Managers
@@ -27,7 +27,6 @@ from kornel.core.telling.encoding.yunikorn.explanations import (
     NumberedDecision,
     write_explanation,
 )
-from kornel.core.telling.encoding.yunikorn.preemption_kinds import PREEMPTION_KINDS, write_preemption_kinds
 from kornel.core.telling.explain import Named, NamedOnNode, NodeUse
 from kornel.core.telling.nodes.node_reports import AskOnNode, NodeReport
 
@@ -77,11 +76,6 @@ class ExplanationHandlers:
         if not node:
             return reader.explain(Named(key))
         return reader.explain(NamedOnNode(key, node)) if key else reader.explain(NodeUse(node))
-
-    @Row(f"{PREFIX}/preemption-kinds", "preemptionKinds", "Explanations", PREEMPTION_KINDS, ours=True)
-    async def list_kinds(self, request: Request) -> ASGIApp:
-        """Returns the kinds of preemption in the order in which they run, then the governor."""
-        return json_answer(write_preemption_kinds())
 
     @Row(f"{IN_PARTITION}/preemptions", "preemptions", "Explanations", DECISION_BATCH, _NUMBERS, ours=True, long=True)
     async def preemptions(self, request: Request) -> ASGIApp:

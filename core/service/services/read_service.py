@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from itertools import islice
@@ -12,12 +13,18 @@ from typing import Final
 from structlog.typing import FilteringBoundLogger
 
 from kornel.core.domain.application_states import AppState
+from kornel.core.domain.names import is_user_name
+from kornel.core.preemption.kind import DecisionSource, Kind
+from kornel.core.preemption.registry import SOURCES
 from kornel.core.service.calls.long_answers import MOST_PAGES, LongAnswers
 from kornel.core.service.calls.rpc import Handler, unary
+from kornel.core.service.configuration.rollbacks import Rollback
 from kornel.core.service.connections.callers import Permission, caller
 from kornel.core.service.events.refusals import Refusal, RefusalKeeper, RefusalKind
+from kornel.core.service.machine.loop_time import in_turns
 from kornel.core.service.managers.health import HealthKeeper
 from kornel.core.service.managers.managers import Managers
+from kornel.core.service.streams.presence import Presence
 from kornel.core.service.wire.status_codes import (
     InvalidRequest,
     UnknownApplication,
@@ -42,6 +49,7 @@ from kornel.core.telling.encoding.kornel_v1 import (
     encode_node_summary,
     encode_queue,
 )
+from kornel.core.telling.name_search import FoundName
 from kornel.core.telling.reader import PartitionReader
 from kornel.v1 import read_pb2 as pb
 
@@ -50,8 +58,18 @@ _MOST: Final = 5_000
 _MOST_BYTES: Final = 3 * 2**20
 """The most bytes of the entries in an answer: callers accept 4 MiB unless they say otherwise."""
 _QUEUES: Final = 1_000
+_USUAL_FOUND: Final = 20
+_MOST_FOUND: Final = 1_000
+"""The most names of one kind in an answer."""
+_LONGEST_SEARCHED: Final = 512
+_MOST_TAGS: Final = 64
 _REFUSAL_KINDS: Final = {pb.RefusalKind.Value(f"REFUSAL_KIND_{kind.name}"): kind for kind in RefusalKind}
 _encode_refusal: Final = ENCODERS.add(Refusal, pb.Refusal)
+_encode_found: Final = ENCODERS.add(FoundName, pb.FoundName)
+_encode_presence: Final = ENCODERS.add(Presence, pb.HeldManager, {"open_streams": "streams"})
+_encode_rollback: Final = ENCODERS.add(
+    Rollback, pb.HeldRollback, {"since_ns": "at_ns", "by": "principal"}, left_out=("text", "rm_id", "brought")
+)
 _STATES: Final = {state.lower(): state for state in AppState}
 
 
@@ -81,6 +99,10 @@ class ReadService:
             "ListClaims": unary(pb.ListClaimsRequest, self._list_claims, self._logger),
             "GetHealthReport": unary(pb.GetHealthReportRequest, self._get_report, self._logger),
             "ListRefusals": unary(pb.ListRefusalsRequest, self._list_refusals, self._logger),
+            "FindNames": unary(pb.FindNamesRequest, self._find_names, self._logger),
+            "FindQueue": unary(pb.FindQueueRequest, self._find_queue, self._logger),
+            "GetHolds": unary(pb.GetHoldsRequest, self._get_holds, self._logger),
+            "ListPreemptionKinds": unary(pb.ListPreemptionKindsRequest, self._list_kinds, self._logger),
         }
 
     async def _queues(self, request: pb.ListQueuesRequest) -> pb.ListQueuesResponse:
@@ -203,11 +225,71 @@ class ReadService:
         limit = _page_size(request.limit, len(found), len(found))
         return pb.ListRefusalsResponse(refusals=fill_answer(found[:limit]), counts=counts)
 
+    async def _find_names(self, request: pb.FindNamesRequest) -> pb.FindNamesResponse:
+        views, text = self._views_of(request.partition), request.text.strip()
+        if not text or len(text) > _LONGEST_SEARCHED:
+            raise InvalidRequest(f"give a text that names contain, of 1 to {_LONGEST_SEARCHED} characters")
+        most = _page_size(request.limit, _USUAL_FOUND, _MOST_FOUND)
+        counts: Counter[str] = Counter()
+        found: list[pb.FoundName] = []
+        async for each in in_turns(views.search_names(text)):
+            if each is not None:
+                counts[each.kind] += 1
+                if counts[each.kind] <= most:
+                    found.append(_encode_found(each))
+        return pb.FindNamesResponse(found=found, more=[kind for kind, count in counts.items() if count > most])
+
+    async def _find_queue(self, request: pb.FindQueueRequest) -> pb.FindQueueResponse:
+        views = self._views_of(request.partition)
+        if not is_user_name(request.user):
+            raise InvalidRequest("Invalid user name")
+        if len(request.tags) > _MOST_TAGS:
+            raise InvalidRequest(f"give at most {_MOST_TAGS} tags")
+        found = views.find_placement(request.user, request.groups, request.queue, request.tags)
+        return pb.FindQueueResponse(**found._asdict())
+
+    async def _get_holds(self, _request: pb.GetHoldsRequest) -> pb.GetHoldsResponse:
+        drained = [
+            pb.HeldNode(
+                partition=views.shown_name,
+                node_id=node_id,
+                by=drain.by,
+                since_ns=drain.at_ns,
+                registered=views.node(node_id) is not None,
+            )
+            for views in self._reader.partitions()
+            for node_id, drain in sorted(views.operator_drains().items())
+        ]
+        present = [found for place in self._managers.registered if (found := place.runner.presence) is not None]
+        held = [each for place in self._managers.registered if (each := place.configurator.rollback_held) is not None]
+        return pb.GetHoldsResponse(
+            drained_nodes=drained,
+            manager=next((_encode_presence(each) for each in sorted(present, key=lambda each: not each.gone)), None),
+            rollback=_encode_rollback(held[0]) if held else None,
+        )
+
+    async def _list_kinds(self, _request: pb.ListPreemptionKindsRequest) -> pb.ListPreemptionKindsResponse:
+        return pb.ListPreemptionKindsResponse(kinds=[_encode_source(source) for source in SOURCES.values()])
+
     def _views_of(self, partition: str) -> PartitionReader:
         views = self._reader.get(partition)
         if views is None:
             raise UnknownPartition(say_no_partition(self._managers.rm_id, partition))
         return views
+
+
+def _encode_source(source: DecisionSource) -> pb.PreemptionKind:
+    laws, law = (source.laws, source.allowed_by) if isinstance(source, Kind) else ((), "")
+    return pb.PreemptionKind(
+        name=source.name,
+        laws=laws,
+        law=law,
+        colour=source.colour,
+        outcomes={
+            outcome: pb.PreemptionEnding(leaves=ending.leaves, tone=ending.tone)
+            for outcome, ending in source.outcomes.items()
+        },
+    )
 
 
 def fill_answer(found: Iterable[Refusal]) -> Iterator[pb.Refusal]:

@@ -155,7 +155,8 @@ def _check_line(state: PartitionState) -> list[Broken]:
     waiting = {group for room in state.no_room.values() for group in room if isinstance(group, AskGroup)}
     if waiting != set(line):
         return [Broken("I9", "root", f"{len(line)} groups are in line, {len(waiting)} wait for room on a node")]
-    wrong = [group for group, key in line.members.items() if group not in line.marked and key != place_in_line(group)]
+    known = [(group, entry or ()) for group, entry in line.members.items() if group not in line.marked]
+    wrong = [group for group, entry in known if entry[:-2] != place_in_line(group)]
     return [Broken("I9", group.application.application_id, "stands at another place in line") for group in wrong]
 
 

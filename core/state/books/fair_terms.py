@@ -54,7 +54,8 @@ def take_fair_terms_steps(top: Queue) -> Iterator[None]:
         queue.set_fair_max(inherited)
         queue.order.mark_all()
         for room in queue.rooms:
-            room.branches[queue].order.mark_all()
+            for order in room.branches[queue].orders.values():
+                order.mark_all()
         left.extend((child, inherited) for child in queue.children.values())
         yield
 

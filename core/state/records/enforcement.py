@@ -103,7 +103,7 @@ class Run:
 class Enforcement:
     """The queues that hold more than their max, which of them are to be enforced, and when."""
 
-    __slots__ = ("above", "armed", "deferred", "due", "postponed", "replacing", "run", "served", "ticking")
+    __slots__ = ("above", "armed", "due", "postponed", "replacing", "run", "served", "ticking")
 
     def __init__(self) -> None:
         self.above: dict[Queue, Standing] = {}
@@ -117,8 +117,6 @@ class Enforcement:
         self.due: list[Queue] = []
         """The queues whose time has come, in the order in which they are served; all still armed."""
         self.run: Run | None = None
-        self.deferred: dict[Allocation, None] = {}
-        """Asks that wait to preempt for a guarantee until nothing is left to enforce."""
         self.served: dict[Queue, None] = {}
         """The queues that have been served since the current round of the periodic policy began, or are being
         served."""

@@ -11,7 +11,7 @@ from typing import Final
 
 from kornel.core.domain.ask_places import MOVES, AskMove, AskPlace, IllegalMove
 from kornel.core.domain.priorities import NOTHING_WAITS
-from kornel.core.model.allocations import Allocation, AskGroup, stand_together, together_of
+from kornel.core.model.allocations import Allocation, AskGroup, stand_together
 from kornel.core.model.applications import NO_GROUPS
 from kornel.core.model.gang_units import GangUnit, unit_of
 from kornel.core.state.partition_state import PartitionState
@@ -126,13 +126,10 @@ def refused_asks(state: PartitionState) -> Iterator[Allocation]:
 
 def _join_group(state: PartitionState, ask: Allocation) -> None:
     application = ask.application
-    dependent = ask.extras is not None and ask.dependent
-    spec = ask.spec
-    key = ask.shape, spec.required_node, dependent, None if spec.topology is None else together_of(spec)
+    key = ask.group_key
     group = application.groups.get(key)
     if group is None:
-        number = application.next_group_number()
-        group = AskGroup(application, *key[:2], number, dependent=dependent, together=key[3])
+        group = AskGroup(application, key, application.next_group_number())
         if application.groups:
             application.groups[key] = group
         else:

@@ -436,7 +436,8 @@ def renew_order(queue: Queue) -> None:
     its children or applications, and those of its applications that a limit of applications holds back."""
     queue.order.renew_keys()
     for room in queue.rooms:
-        room.branches[queue].order.renew_keys()
+        for order in room.branches[queue].orders.values():
+            order.renew_keys()
     if queue.leaf:
         for gate in {application.held_at: None for application in queue.applications.values()}:
             if gate is not None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 from kornel.core.domain.priorities import NOTHING_WAITS
@@ -47,15 +46,6 @@ def rank_of(application: Application, rooms: list[WaitingRoom]) -> float:
     """Returns the rank of *application* among those that are offered or wait in *rooms* that are awake."""
     branches = _branches_of(rooms, application.queue)
     return max([application.rank, *(branch.ranks[application] for branch in branches if application in branch.ranks)])
-
-
-def offered_below(queue: Queue, rooms: list[WaitingRoom]) -> Iterator[tuple[Any, float]]:
-    """Yields the children (or applications) of *queue* with somebody to try, who is offered or waits in *rooms* that
-    are awake, each with its rank; one that has waiters of several rooms may come again with another rank."""
-    for member in queue.order:
-        yield member, member.rank
-    for branch in _branches_of(rooms, queue):
-        yield from branch.ranks.items()
 
 
 def first_offered(queue: Queue, rooms: list[WaitingRoom]) -> tuple[Any, float]:
@@ -113,11 +103,13 @@ def _first_below(queue: Queue, branches: list[Branch]) -> Any:
     """
     if not branches:
         return queue.order.first_member()
-    if len(branches) == 1 and not queue.order.members:
-        return branches[0].order.first_member()
-    entries = [branch.order.first_entry() for branch in branches]
-    entries.append(queue.order.first_entry())
-    found = [entry for entry in entries if entry is not None]
+    by_priority = queue.properties.sort_by_priority
+    orders = [order for branch in branches for order in branch.first_orders(by_priority=by_priority)]
+    if queue.order.members:
+        orders.append(queue.order)
+    if len(orders) == 1:
+        return orders[0].first_member()
+    found = [entry for order in orders if (entry := order.first_entry()) is not None]
     return min(found, key=_key_in_entry)[1] if found else None
 
 

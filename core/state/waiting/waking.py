@@ -168,7 +168,7 @@ def _leaves_that_may_pass(room: WaitingRoom, claim: Reservation, mode: Guarantee
         branch = room.branches[queue]
         if queue.leaf:
             if queue is holder.queue:
-                comes_first = max(branch.counts) > holder.turn_priority
+                comes_first = max(branch.orders) > holder.turn_priority
             # Asks of one size are owed the same in all of a leaf.
             if comes_first or list_lent(next(iter(branch.groups.values()))[0].first_ask(), [claim], mode):
                 yield queue
@@ -335,7 +335,7 @@ def _wake_more_important(room: WaitingRoom) -> None:
         branch = room.branches[leaf]
         holders = (holder.turn_priority for holder in leaf.claimants if not holder.spec.required_node)
         least = min(holders, default=math.inf)
-        if max(branch.counts) <= least:
+        if max(branch.orders) <= least:
             continue
         for application in [application for application, rank in branch.ranks.items() if rank > least]:
             for group in branch.groups[application]:

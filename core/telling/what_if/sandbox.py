@@ -35,7 +35,7 @@ from kornel.core.engine.gangs.gang_places import Places, find_places
 from kornel.core.engine.scheduling import limit_savings, loans, placement, reserved, vetting
 from kornel.core.engine.scheduling.cycle import set_aside
 from kornel.core.engine.scheduling.reserving import Turns
-from kornel.core.model.allocations import Allocation, AskGroup, standing_of, together_of
+from kornel.core.model.allocations import Allocation, AskGroup, standing_of
 from kornel.core.model.applications import Application
 from kornel.core.model.gang_units import GangUnit, unit_of
 from kornel.core.model.nodes import Node
@@ -191,7 +191,7 @@ class Sandbox:
         unit = application.groups.get(unit_of(ask).key)
         if unit is not None:
             self._keep_group(unit)
-        group = application.groups.get((ask.shape, ask.spec.required_node, ask.dependent, together_of(ask.spec)))
+        group = application.groups.get(ask.group_key)
         if group is not None:
             self._keep_group(group)
         if ask.reservation is not None:

@@ -1936,3 +1936,486 @@ class Refusal(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___Refusal: _TypeAlias = Refusal  # noqa: Y015
+
+@_typing.final
+class FindNamesRequest(_message.Message):
+    """What to search for."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PARTITION_FIELD_NUMBER: _builtins.int
+    TEXT_FIELD_NUMBER: _builtins.int
+    LIMIT_FIELD_NUMBER: _builtins.int
+    partition: _builtins.str
+    """Partition to search."""
+    text: _builtins.str
+    """The text that names contain, of at most 512 characters."""
+    limit: _builtins.int
+    """The most names of each kind. 0: 20. 1,000 are the most."""
+    def __init__(
+        self,
+        *,
+        partition: _builtins.str = ...,
+        text: _builtins.str = ...,
+        limit: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["limit", b"limit", "partition", b"partition", "text", b"text"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___FindNamesRequest: _TypeAlias = FindNamesRequest  # noqa: Y015
+
+@_typing.final
+class FindNamesResponse(_message.Message):
+    """What was found."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    FOUND_FIELD_NUMBER: _builtins.int
+    MORE_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def found(self) -> _containers.RepeatedCompositeFieldContainer[Global___FoundName]:
+        """Kind by kind."""
+
+    @_builtins.property
+    def more(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Kinds of which there are more."""
+
+    def __init__(
+        self,
+        *,
+        found: _abc.Iterable[Global___FoundName] | None = ...,
+        more: _abc.Iterable[_builtins.str] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["found", b"found", "more", b"more"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___FindNamesResponse: _TypeAlias = FindNamesResponse  # noqa: Y015
+
+@_typing.final
+class FoundName(_message.Message):
+    """One name."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    KIND_FIELD_NUMBER: _builtins.int
+    NAME_FIELD_NUMBER: _builtins.int
+    PLACE_FIELD_NUMBER: _builtins.int
+    STATE_FIELD_NUMBER: _builtins.int
+    kind: _builtins.str
+    """"application", "ended", "queue", "node", "user", "ask" or "allocation"."""
+    name: _builtins.str
+    """The name, ID or key."""
+    place: _builtins.str
+    """The queue of an application, the application of an ask or allocation. Empty: it has none."""
+    state: _builtins.str
+    """Its state in a word; of an allocation its node. Empty: it has none."""
+    def __init__(
+        self,
+        *,
+        kind: _builtins.str = ...,
+        name: _builtins.str = ...,
+        place: _builtins.str = ...,
+        state: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["kind", b"kind", "name", b"name", "place", b"place", "state", b"state"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___FoundName: _TypeAlias = FoundName  # noqa: Y015
+
+@_typing.final
+class FindQueueRequest(_message.Message):
+    """An application that could be submitted."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    @_typing.final
+    class TagsEntry(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: _builtins.int
+        VALUE_FIELD_NUMBER: _builtins.int
+        key: _builtins.str
+        value: _builtins.str
+        def __init__(
+            self,
+            *,
+            key: _builtins.str = ...,
+            value: _builtins.str = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+    PARTITION_FIELD_NUMBER: _builtins.int
+    USER_FIELD_NUMBER: _builtins.int
+    GROUPS_FIELD_NUMBER: _builtins.int
+    QUEUE_FIELD_NUMBER: _builtins.int
+    TAGS_FIELD_NUMBER: _builtins.int
+    partition: _builtins.str
+    """Partition it would be submitted to."""
+    user: _builtins.str
+    """Its owner."""
+    queue: _builtins.str
+    """The queue that it names. Empty: none."""
+    @_builtins.property
+    def groups(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Groups of the owner. None: one with the user's name."""
+
+    @_builtins.property
+    def tags(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]:
+        """Its tags."""
+
+    def __init__(
+        self,
+        *,
+        partition: _builtins.str = ...,
+        user: _builtins.str = ...,
+        groups: _abc.Iterable[_builtins.str] | None = ...,
+        queue: _builtins.str = ...,
+        tags: _abc.Mapping[_builtins.str, _builtins.str] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["groups", b"groups", "partition", b"partition", "queue", b"queue", "tags", b"tags", "user", b"user"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___FindQueueRequest: _TypeAlias = FindQueueRequest  # noqa: Y015
+
+@_typing.final
+class FindQueueResponse(_message.Message):
+    """Where it would go."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    QUEUE_FIELD_NUMBER: _builtins.int
+    EXISTS_FIELD_NUMBER: _builtins.int
+    ABOVE_FIELD_NUMBER: _builtins.int
+    OUTCOMES_FIELD_NUMBER: _builtins.int
+    queue: _builtins.str
+    """Full path. Empty: no rule finds one, and the application would be rejected."""
+    exists: _builtins.bool
+    """Whether the queue is there already."""
+    above: _builtins.str
+    """The queue below which it would be made."""
+    @_builtins.property
+    def outcomes(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Without a queue: what came of each rule."""
+
+    def __init__(
+        self,
+        *,
+        queue: _builtins.str = ...,
+        exists: _builtins.bool = ...,
+        above: _builtins.str = ...,
+        outcomes: _abc.Iterable[_builtins.str] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["above", b"above", "exists", b"exists", "outcomes", b"outcomes", "queue", b"queue"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___FindQueueResponse: _TypeAlias = FindQueueResponse  # noqa: Y015
+
+@_typing.final
+class GetHoldsRequest(_message.Message):
+    """No choice so far."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___GetHoldsRequest: _TypeAlias = GetHoldsRequest  # noqa: Y015
+
+@_typing.final
+class GetHoldsResponse(_message.Message):
+    """What is in force."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    DRAINED_NODES_FIELD_NUMBER: _builtins.int
+    MANAGER_FIELD_NUMBER: _builtins.int
+    ROLLBACK_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def drained_nodes(self) -> _containers.RepeatedCompositeFieldContainer[Global___HeldNode]:
+        """By partition, then by ID."""
+
+    @_builtins.property
+    def manager(self) -> Global___HeldManager:
+        """Of several RMs the first that is gone, else the first. Not set: none is registered."""
+
+    @_builtins.property
+    def rollback(self) -> Global___HeldRollback:
+        """Of several RMs the first that has one. Not set: none."""
+
+    def __init__(
+        self,
+        *,
+        drained_nodes: _abc.Iterable[Global___HeldNode] | None = ...,
+        manager: Global___HeldManager | None = ...,
+        rollback: Global___HeldRollback | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["manager", b"manager", "rollback", b"rollback"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["drained_nodes", b"drained_nodes", "manager", b"manager", "rollback", b"rollback"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___GetHoldsResponse: _TypeAlias = GetHoldsResponse  # noqa: Y015
+
+@_typing.final
+class HeldNode(_message.Message):
+    """A node that an operator keeps out of scheduling."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PARTITION_FIELD_NUMBER: _builtins.int
+    NODE_ID_FIELD_NUMBER: _builtins.int
+    BY_FIELD_NUMBER: _builtins.int
+    SINCE_NS_FIELD_NUMBER: _builtins.int
+    REGISTERED_FIELD_NUMBER: _builtins.int
+    partition: _builtins.str
+    """Its partition."""
+    node_id: _builtins.str
+    """Its ID."""
+    by: _builtins.str
+    """Who drained it."""
+    since_ns: _builtins.int
+    """Since when, Unix nanoseconds."""
+    registered: _builtins.bool
+    """The RM has registered it."""
+    def __init__(
+        self,
+        *,
+        partition: _builtins.str = ...,
+        node_id: _builtins.str = ...,
+        by: _builtins.str = ...,
+        since_ns: _builtins.int = ...,
+        registered: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["by", b"by", "node_id", b"node_id", "partition", b"partition", "registered", b"registered", "since_ns", b"since_ns"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___HeldNode: _TypeAlias = HeldNode  # noqa: Y015
+
+@_typing.final
+class HeldManager(_message.Message):
+    """Whether a registered RM is there."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    RM_ID_FIELD_NUMBER: _builtins.int
+    OPEN_STREAMS_FIELD_NUMBER: _builtins.int
+    GONE_FIELD_NUMBER: _builtins.int
+    NO_STREAM_SINCE_NS_FIELD_NUMBER: _builtins.int
+    rm_id: _builtins.str
+    """Its name."""
+    open_streams: _builtins.int
+    """How many of its streams are open."""
+    gone: _builtins.bool
+    """It has been without one for so long that it counts as gone."""
+    no_stream_since_ns: _builtins.int
+    """Since when none is open, Unix nanoseconds. Absent: one is open."""
+    def __init__(
+        self,
+        *,
+        rm_id: _builtins.str = ...,
+        open_streams: _builtins.int = ...,
+        gone: _builtins.bool = ...,
+        no_stream_since_ns: _builtins.int | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_no_stream_since_ns", b"_no_stream_since_ns", "no_stream_since_ns", b"no_stream_since_ns"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_no_stream_since_ns", b"_no_stream_since_ns", "gone", b"gone", "no_stream_since_ns", b"no_stream_since_ns", "open_streams", b"open_streams", "rm_id", b"rm_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__no_stream_since_ns: _TypeAlias = _typing.Literal["no_stream_since_ns"]  # noqa: Y015
+    _WhichOneofArgType__no_stream_since_ns: _TypeAlias = _typing.Literal["_no_stream_since_ns", b"_no_stream_since_ns"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__no_stream_since_ns) -> _WhichOneofReturnType__no_stream_since_ns | None: ...
+
+Global___HeldManager: _TypeAlias = HeldManager  # noqa: Y015
+
+@_typing.final
+class HeldRollback(_message.Message):
+    """A rollback in force."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    VERSION_FIELD_NUMBER: _builtins.int
+    SINCE_NS_FIELD_NUMBER: _builtins.int
+    BY_FIELD_NUMBER: _builtins.int
+    KEPT_OUT_FIELD_NUMBER: _builtins.int
+    version: _builtins.int
+    """The version that was rolled back to."""
+    since_ns: _builtins.int
+    """Since when, Unix nanoseconds."""
+    by: _builtins.str
+    """Who rolled back."""
+    kept_out: _builtins.int
+    """How often a text was brought since then and not applied."""
+    def __init__(
+        self,
+        *,
+        version: _builtins.int = ...,
+        since_ns: _builtins.int = ...,
+        by: _builtins.str = ...,
+        kept_out: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["by", b"by", "kept_out", b"kept_out", "since_ns", b"since_ns", "version", b"version"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___HeldRollback: _TypeAlias = HeldRollback  # noqa: Y015
+
+@_typing.final
+class ListPreemptionKindsRequest(_message.Message):
+    """No choice so far."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListPreemptionKindsRequest: _TypeAlias = ListPreemptionKindsRequest  # noqa: Y015
+
+@_typing.final
+class ListPreemptionKindsResponse(_message.Message):
+    """Who decides about preemption."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    KINDS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def kinds(self) -> _containers.RepeatedCompositeFieldContainer[Global___PreemptionKind]:
+        """In the order in which they run; the governor is last."""
+
+    def __init__(
+        self,
+        *,
+        kinds: _abc.Iterable[Global___PreemptionKind] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["kinds", b"kinds"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListPreemptionKindsResponse: _TypeAlias = ListPreemptionKindsResponse  # noqa: Y015
+
+@_typing.final
+class PreemptionKind(_message.Message):
+    """A kind of preemption, or the governor, which has no laws of its own."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    @_typing.final
+    class OutcomesEntry(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: _builtins.int
+        VALUE_FIELD_NUMBER: _builtins.int
+        key: _builtins.str
+        @_builtins.property
+        def value(self) -> Global___PreemptionEnding: ...
+        def __init__(
+            self,
+            *,
+            key: _builtins.str = ...,
+            value: Global___PreemptionEnding | None = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _typing.Literal["value", b"value"]  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+    NAME_FIELD_NUMBER: _builtins.int
+    LAWS_FIELD_NUMBER: _builtins.int
+    LAW_FIELD_NUMBER: _builtins.int
+    COLOUR_FIELD_NUMBER: _builtins.int
+    OUTCOMES_FIELD_NUMBER: _builtins.int
+    name: _builtins.str
+    """Its name, which its decisions have."""
+    law: _builtins.str
+    """What allows it to act."""
+    colour: _builtins.str
+    """Its colour on pages."""
+    @_builtins.property
+    def laws(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """The numbers of the laws that bind it."""
+
+    @_builtins.property
+    def outcomes(self) -> _containers.MessageMap[_builtins.str, Global___PreemptionEnding]:
+        """How its decisions end."""
+
+    def __init__(
+        self,
+        *,
+        name: _builtins.str = ...,
+        laws: _abc.Iterable[_builtins.int] | None = ...,
+        law: _builtins.str = ...,
+        colour: _builtins.str = ...,
+        outcomes: _abc.Mapping[_builtins.str, Global___PreemptionEnding] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["colour", b"colour", "law", b"law", "laws", b"laws", "name", b"name", "outcomes", b"outcomes"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___PreemptionKind: _TypeAlias = PreemptionKind  # noqa: Y015
+
+@_typing.final
+class PreemptionEnding(_message.Message):
+    """What an outcome of a decision means."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    LEAVES_FIELD_NUMBER: _builtins.int
+    TONE_FIELD_NUMBER: _builtins.int
+    leaves: _builtins.bool
+    """The release of the victims was asked for."""
+    tone: _builtins.str
+    """"good", "accent", "warn" or "bad". Empty: neither good nor bad."""
+    def __init__(
+        self,
+        *,
+        leaves: _builtins.bool = ...,
+        tone: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["leaves", b"leaves", "tone", b"tone"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___PreemptionEnding: _TypeAlias = PreemptionEnding  # noqa: Y015

@@ -85,6 +85,26 @@ class ReadServiceStub:
                 request_serializer=kornel_dot_v1_dot_read__pb2.ListRefusalsRequest.SerializeToString,
                 response_deserializer=kornel_dot_v1_dot_read__pb2.ListRefusalsResponse.FromString,
                 _registered_method=True)
+        self.FindNames = channel.unary_unary(
+                '/kornel.v1.ReadService/FindNames',
+                request_serializer=kornel_dot_v1_dot_read__pb2.FindNamesRequest.SerializeToString,
+                response_deserializer=kornel_dot_v1_dot_read__pb2.FindNamesResponse.FromString,
+                _registered_method=True)
+        self.FindQueue = channel.unary_unary(
+                '/kornel.v1.ReadService/FindQueue',
+                request_serializer=kornel_dot_v1_dot_read__pb2.FindQueueRequest.SerializeToString,
+                response_deserializer=kornel_dot_v1_dot_read__pb2.FindQueueResponse.FromString,
+                _registered_method=True)
+        self.GetHolds = channel.unary_unary(
+                '/kornel.v1.ReadService/GetHolds',
+                request_serializer=kornel_dot_v1_dot_read__pb2.GetHoldsRequest.SerializeToString,
+                response_deserializer=kornel_dot_v1_dot_read__pb2.GetHoldsResponse.FromString,
+                _registered_method=True)
+        self.ListPreemptionKinds = channel.unary_unary(
+                '/kornel.v1.ReadService/ListPreemptionKinds',
+                request_serializer=kornel_dot_v1_dot_read__pb2.ListPreemptionKindsRequest.SerializeToString,
+                response_deserializer=kornel_dot_v1_dot_read__pb2.ListPreemptionKindsResponse.FromString,
+                _registered_method=True)
 
 
 class ReadServiceServicer:
@@ -166,6 +186,35 @@ class ReadServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def FindNames(self, request, context):
+        """Everything in a partition whose name contains a text, in any case. INVALID_ARGUMENT without a text.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def FindQueue(self, request, context):
+        """The queue that an application would get, were it submitted now. No directory is asked for groups. INVALID_ARGUMENT
+        for what is no user's name, and for more than 64 tags.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def GetHolds(self, request, context):
+        """What operators hold: nodes that they drained, a rollback in force; and whether the RM is there.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListPreemptionKinds(self, request, context):
+        """The kinds of preemption in the order in which they run, then the governor.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_ReadServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -218,6 +267,26 @@ def add_ReadServiceServicer_to_server(servicer, server):
                     servicer.ListRefusals,
                     request_deserializer=kornel_dot_v1_dot_read__pb2.ListRefusalsRequest.FromString,
                     response_serializer=kornel_dot_v1_dot_read__pb2.ListRefusalsResponse.SerializeToString,
+            ),
+            'FindNames': grpc.unary_unary_rpc_method_handler(
+                    servicer.FindNames,
+                    request_deserializer=kornel_dot_v1_dot_read__pb2.FindNamesRequest.FromString,
+                    response_serializer=kornel_dot_v1_dot_read__pb2.FindNamesResponse.SerializeToString,
+            ),
+            'FindQueue': grpc.unary_unary_rpc_method_handler(
+                    servicer.FindQueue,
+                    request_deserializer=kornel_dot_v1_dot_read__pb2.FindQueueRequest.FromString,
+                    response_serializer=kornel_dot_v1_dot_read__pb2.FindQueueResponse.SerializeToString,
+            ),
+            'GetHolds': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetHolds,
+                    request_deserializer=kornel_dot_v1_dot_read__pb2.GetHoldsRequest.FromString,
+                    response_serializer=kornel_dot_v1_dot_read__pb2.GetHoldsResponse.SerializeToString,
+            ),
+            'ListPreemptionKinds': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListPreemptionKinds,
+                    request_deserializer=kornel_dot_v1_dot_read__pb2.ListPreemptionKindsRequest.FromString,
+                    response_serializer=kornel_dot_v1_dot_read__pb2.ListPreemptionKindsResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -491,6 +560,114 @@ class ReadService:
             '/kornel.v1.ReadService/ListRefusals',
             kornel_dot_v1_dot_read__pb2.ListRefusalsRequest.SerializeToString,
             kornel_dot_v1_dot_read__pb2.ListRefusalsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def FindNames(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/kornel.v1.ReadService/FindNames',
+            kornel_dot_v1_dot_read__pb2.FindNamesRequest.SerializeToString,
+            kornel_dot_v1_dot_read__pb2.FindNamesResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def FindQueue(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/kornel.v1.ReadService/FindQueue',
+            kornel_dot_v1_dot_read__pb2.FindQueueRequest.SerializeToString,
+            kornel_dot_v1_dot_read__pb2.FindQueueResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetHolds(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/kornel.v1.ReadService/GetHolds',
+            kornel_dot_v1_dot_read__pb2.GetHoldsRequest.SerializeToString,
+            kornel_dot_v1_dot_read__pb2.GetHoldsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListPreemptionKinds(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/kornel.v1.ReadService/ListPreemptionKinds',
+            kornel_dot_v1_dot_read__pb2.ListPreemptionKindsRequest.SerializeToString,
+            kornel_dot_v1_dot_read__pb2.ListPreemptionKindsResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -68,6 +68,16 @@ class ReadServiceStub:
     """The latest entries and configurations that the core refused, the newest first; some hundreds of each kind are kept.
     Configurations belong to every partition. OK for an unknown partition: entries name such ones, too.
     """
+    FindNames: _grpc.UnaryUnaryMultiCallable[_read_pb2.FindNamesRequest, _read_pb2.FindNamesResponse]
+    """Everything in a partition whose name contains a text, in any case. INVALID_ARGUMENT without a text."""
+    FindQueue: _grpc.UnaryUnaryMultiCallable[_read_pb2.FindQueueRequest, _read_pb2.FindQueueResponse]
+    """The queue that an application would get, were it submitted now. No directory is asked for groups. INVALID_ARGUMENT
+    for what is no user's name, and for more than 64 tags.
+    """
+    GetHolds: _grpc.UnaryUnaryMultiCallable[_read_pb2.GetHoldsRequest, _read_pb2.GetHoldsResponse]
+    """What operators hold: nodes that they drained, a rollback in force; and whether the RM is there."""
+    ListPreemptionKinds: _grpc.UnaryUnaryMultiCallable[_read_pb2.ListPreemptionKindsRequest, _read_pb2.ListPreemptionKindsResponse]
+    """The kinds of preemption in the order in which they run, then the governor."""
 
 @_typing.type_check_only
 class ReadServiceAsyncStub(ReadServiceStub):
@@ -104,6 +114,16 @@ class ReadServiceAsyncStub(ReadServiceStub):
     """The latest entries and configurations that the core refused, the newest first; some hundreds of each kind are kept.
     Configurations belong to every partition. OK for an unknown partition: entries name such ones, too.
     """
+    FindNames: _aio.UnaryUnaryMultiCallable[_read_pb2.FindNamesRequest, _read_pb2.FindNamesResponse]  # type: ignore[assignment]
+    """Everything in a partition whose name contains a text, in any case. INVALID_ARGUMENT without a text."""
+    FindQueue: _aio.UnaryUnaryMultiCallable[_read_pb2.FindQueueRequest, _read_pb2.FindQueueResponse]  # type: ignore[assignment]
+    """The queue that an application would get, were it submitted now. No directory is asked for groups. INVALID_ARGUMENT
+    for what is no user's name, and for more than 64 tags.
+    """
+    GetHolds: _aio.UnaryUnaryMultiCallable[_read_pb2.GetHoldsRequest, _read_pb2.GetHoldsResponse]  # type: ignore[assignment]
+    """What operators hold: nodes that they drained, a rollback in force; and whether the RM is there."""
+    ListPreemptionKinds: _aio.UnaryUnaryMultiCallable[_read_pb2.ListPreemptionKindsRequest, _read_pb2.ListPreemptionKindsResponse]  # type: ignore[assignment]
+    """The kinds of preemption in the order in which they run, then the governor."""
 
 class ReadServiceServicer(metaclass=_abc_1.ABCMeta):
     """Reads what the core holds. Changes nothing. All calls: NOT_FOUND for an unknown partition."""
@@ -197,5 +217,39 @@ class ReadServiceServicer(metaclass=_abc_1.ABCMeta):
         """The latest entries and configurations that the core refused, the newest first; some hundreds of each kind are kept.
         Configurations belong to every partition. OK for an unknown partition: entries name such ones, too.
         """
+
+    @_abc_1.abstractmethod
+    def FindNames(
+        self,
+        request: _read_pb2.FindNamesRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_read_pb2.FindNamesResponse, _abc.Awaitable[_read_pb2.FindNamesResponse]]:
+        """Everything in a partition whose name contains a text, in any case. INVALID_ARGUMENT without a text."""
+
+    @_abc_1.abstractmethod
+    def FindQueue(
+        self,
+        request: _read_pb2.FindQueueRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_read_pb2.FindQueueResponse, _abc.Awaitable[_read_pb2.FindQueueResponse]]:
+        """The queue that an application would get, were it submitted now. No directory is asked for groups. INVALID_ARGUMENT
+        for what is no user's name, and for more than 64 tags.
+        """
+
+    @_abc_1.abstractmethod
+    def GetHolds(
+        self,
+        request: _read_pb2.GetHoldsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_read_pb2.GetHoldsResponse, _abc.Awaitable[_read_pb2.GetHoldsResponse]]:
+        """What operators hold: nodes that they drained, a rollback in force; and whether the RM is there."""
+
+    @_abc_1.abstractmethod
+    def ListPreemptionKinds(
+        self,
+        request: _read_pb2.ListPreemptionKindsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_read_pb2.ListPreemptionKindsResponse, _abc.Awaitable[_read_pb2.ListPreemptionKindsResponse]]:
+        """The kinds of preemption in the order in which they run, then the governor."""
 
 def add_ReadServiceServicer_to_server(servicer: ReadServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

@@ -9,8 +9,10 @@ from typing import Any
 import httpx
 import pytest
 
+from kornel.core.rest.message_documents import message_document
 from kornel.core.security.static_tokens import digest_of, new_token
 from kornel.si.v1 import si_pb2, si_pb2_grpc
+from kornel.v1 import read_pb2, read_pb2_grpc
 from tests.e2e.harness import CONFIG
 from tests.e2e.rest.shim import PREFIX, Cluster, P, rest_cluster
 from tests.e2e.security.site import Authority, bearer, secured
@@ -299,6 +301,21 @@ async def test_names_are_found_by_any_part_in_any_case(fresh: Cluster) -> None:
     await fresh.refused(f"{P}/search?text=", 400)
 
 
+async def test_documents_of_ours_are_the_same_over_grpc(fresh: Cluster) -> None:
+    await fresh.register()
+    stub = read_pb2_grpc.ReadServiceStub(fresh.core.channel)
+    tags = {"namespace": "x"}
+    for path, answer in {
+        f"{P}/search?text=a&limit=1": await stub.FindNames(read_pb2.FindNamesRequest(text="a", limit=1)),
+        f"{P}/placement?user=bob&groups=x,y&queue=root.a&tag.namespace=x": await stub.FindQueue(
+            read_pb2.FindQueueRequest(user="bob", groups=["x", "y"], queue="root.a", tags=tags)
+        ),
+        f"{PREFIX}/scheduler/holds": await stub.GetHolds(read_pb2.GetHoldsRequest()),
+        f"{PREFIX}/preemption-kinds": await stub.ListPreemptionKinds(read_pb2.ListPreemptionKindsRequest()),
+    }.items():
+        assert await fresh.get(path) == message_document(answer), path
+
+
 async def test_applications_are_found_by_part_of_id_queue_or_user(fresh: Cluster) -> None:
     await fresh.register()
     await fresh.submit("one", queue="root.a", user="ann")
@@ -318,6 +335,7 @@ async def test_the_queue_of_an_application_is_known_before_it_comes(fresh: Clust
         "queue": "root.a",
         "exists": True,
         "above": "root.a",
+        "outcomes": [],
     }
     nowhere = await fresh.get(f"{P}/placement?user=ann&queue=root.nope")
     await fresh.submit("app", queue="root.nope")

@@ -47,7 +47,7 @@ async def test_what_was_refused_and_why() -> None:
         application = found["refusals"][2]
         assert application["user"] == "ann"
         assert application["queueName"] == "root.nowhere"
-        assert application["partition"] == "default"
+        assert application["partition"] == "[rm-1]default"
         assert application["rmID"] == "rm-1"
         assert application["time"] == cluster.core.clock.now_ns()
         assert "a b" in found["refusals"][0]["message"]

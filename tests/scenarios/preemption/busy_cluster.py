@@ -15,24 +15,17 @@ import yaml
 
 from kornel.core.domain.commands import (
     AllocationSpec,
-    ApplicationSpec,
     AttachCallbacks,
     Command,
-    NodeAction,
-    NodeSpec,
-    RegisterManager,
     ReleaseSpec,
     TerminationType,
     UpdateAllocations,
-    UpdateApplications,
     UpdateConfiguration,
-    UpdateNodes,
 )
 from kornel.core.domain.effects import Allocated, Effect, PreemptionDecided, Released, SchedulingFailed
 from kornel.core.domain.resources import Resources
-from kornel.core.engine.engine import Engine
 from kornel.core.state.books import audit
-from kornel.core.state.partition_state import PartitionState
+from tests.driven_core import Amounts, DrivenCore
 from tests.reading import status_of
 from tests.scenarios.preemption.monitor_stage import queue_tree
 
@@ -42,11 +35,10 @@ SECOND_NS: Final = 10**9
 TICK_NS: Final = 1_000_000
 START_NS: Final = 100_000 * SECOND_NS
 
-Amounts = Mapping[str, int]
 Queues = Mapping[str, dict[str, Any]]
 
 
-class BusyCluster:
+class BusyCluster(DrivenCore):
     """An engine, its shim and the controllers behind the shim. ``now_s`` counts seconds since registration.
 
     Every queue has one application, named after it. Tasks and asks of these are as old as their order says, unless
@@ -58,8 +50,6 @@ class BusyCluster:
 
         *queues*: by path below root; *preemption*: that section of the partition.
         """
-        self.engine = Engine()
-        self.now_ns = START_NS
         self.leave_ns = round(leave_s * SECOND_NS)
         self.recreates = recreates
         self.specs: dict[str, AllocationSpec] = {}
@@ -82,17 +72,11 @@ class BusyCluster:
         self._applications: set[str] = set()
         self._tick = 0
         self._next_round_ns: int | None = None
-        self.apply(RegisterManager(RM, self._configuration(queues)))
+        super().__init__(self._configuration(queues), rm_id=RM, now_ns=START_NS)
 
     @property
     def now_s(self) -> float:
         return (self.now_ns - START_NS) / SECOND_NS
-
-    @property
-    def state(self) -> PartitionState:
-        state = self.engine.partition(PARTITION)
-        assert state is not None
-        return state
 
     @property
     def attempts(self) -> int:
@@ -115,9 +99,6 @@ class BusyCluster:
     def unplaced(self, keys: Iterable[str]) -> list[str]:
         return [key for key in keys if key not in self.placed_s]
 
-    def node(self, name: str, capacity: Amounts) -> None:
-        self.apply(UpdateNodes(RM, (NodeSpec(name, NodeAction.CREATE, PARTITION, capacity=Resources(capacity)),)))
-
     def run(self, queue: str, keys: Iterable[str], size: Amounts, node: str, **details: Any) -> None:
         """Tasks that are running already."""
         self._submit(queue, keys, size, node_id=node, **details)
@@ -131,7 +112,7 @@ class BusyCluster:
     def end(self, key: str) -> None:
         """A task ends by itself, or an ask is withdrawn."""
         self._gone.add(key)
-        self.apply(UpdateAllocations(RM, releases=(ReleaseSpec(PARTITION, self.specs[key].application_id, key),)))
+        self.release(self.specs[key].application_id, key)
 
     def configure(self, queues: Queues) -> None:
         """Other queues, under the same settings of preemption."""
@@ -173,12 +154,13 @@ class BusyCluster:
         assert audit.check(self.state) == []
         assert self.state.law_violations == 0
 
-    def apply(self, command: Command) -> None:
+    def apply(self, command: Command) -> list[Effect]:
         began = time.process_time()
-        effects = self.engine.apply(command, self.now_ns)
+        effects = super().apply(command)
         self.engine_s += time.process_time() - began
         assert not [effect for effect in effects if "Rejected" in type(effect).__name__], effects
         self._take(effects)
+        return effects
 
     def _configuration(self, queues: Queues) -> str:
         partition = {"name": "default", "preemption": self._preemption, "queues": [queue_tree(queues)]}
@@ -200,8 +182,7 @@ class BusyCluster:
         if application not in self._applications:
             self._applications.add(application)
             tags = (("application.creationtime", str(len(self._applications))),)
-            spec = ApplicationSpec(application, f"root.{queue}", PARTITION, user="tester", tags=tags)
-            self.apply(UpdateApplications(RM, (spec,)))
+            self.application(application, f"root.{queue}", tags=tags)
 
     def _next_ns(self) -> int:
         """When something falls due next: a wake-up of the engine, a round, or a victim that leaves."""

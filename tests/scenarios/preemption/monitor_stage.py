@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 import yaml
 
 from kornel.core.domain.commands import (
     AllocationSpec,
-    ApplicationSpec,
     AttachCallbacks,
     Command,
     NodeAction,
-    NodeSpec,
-    RegisterManager,
     ReleaseSpec,
     TerminationType,
     UpdateAllocations,
-    UpdateApplications,
-    UpdateNodes,
 )
 from kornel.core.domain.effects import (
     Allocated,
@@ -34,7 +29,7 @@ from kornel.core.domain.resources import Resources
 from kornel.core.engine.engine import Engine
 from kornel.core.state.books import audit
 from kornel.core.state.options import EngineOptions
-from kornel.core.state.partition_state import PartitionState
+from tests.driven_core import Amounts, DrivenCore
 
 PARTITION: Final = "[rm]default"
 SECOND_NS: Final = 10**9
@@ -44,10 +39,8 @@ START_NS: Final = START_S * SECOND_NS
 AT_ONCE: dict[str, Any] = {"per_round": 1, "natural_factor": 1}
 ONE = {"f": 1}
 
-Amounts = Mapping[str, int]
 
-
-class Stage:
+class Stage(DrivenCore):
     """An engine with a manual clock; ``now_s`` counts seconds since registration.
 
     Confirms the release of victims when told to, and keeps every effect in ``effects``.
@@ -59,46 +52,37 @@ class Stage:
         ``root`` among the queues sets its properties; ``coexist``, ``governor`` and ``quotapreemptionenabled`` are
         settings of preemption itself.
         """
-        self.engine = Engine(EngineOptions(reservation_delay_ns=settings.pop("reservation_delay_ns", None)))
-        self.now_s = 0.0
         self.effects: list[Effect] = []
         self._tick = 0
         self._queues = queues
-        self.apply(RegisterManager("rm", self.configuration(**settings)))
+        engine = Engine(EngineOptions(reservation_delay_ns=settings.pop("reservation_delay_ns", None)))
+        super().__init__(self.configuration(**settings), now_ns=START_NS, engine=engine)
 
     def configuration(self, **settings: Any) -> str:
         """The same queues under other *settings*."""
         return configuration(self._queues, **settings)
 
     @property
-    def state(self) -> PartitionState:
-        state = self.engine.partition(PARTITION)
-        assert state is not None
-        return state
+    def now_s(self) -> float:
+        return (self.now_ns - START_NS) / SECOND_NS
 
     def apply(self, command: Command) -> list[Effect]:
-        effects = self.engine.apply(command, self._now_ns())
+        effects = super().apply(command)
         assert not [effect for effect in effects if "Rejected" in type(effect).__name__], effects
         self.effects += effects
         return effects
 
-    def node(self, name: str, capacity: Amounts, *, draining: bool = False) -> None:
-        action = NodeAction.CREATE_DRAIN if draining else NodeAction.CREATE
-        self.apply(UpdateNodes("rm", (NodeSpec(name, action, PARTITION, capacity=Resources(capacity)),)))
-
     def drain(self, name: str) -> None:
         """The node takes no more asks; what runs there stays."""
-        self.apply(UpdateNodes("rm", (NodeSpec(name, NodeAction.DRAIN_NODE, PARTITION),)))
+        self.node(name, action=NodeAction.DRAIN_NODE)
 
-    def application(self, name: str, queue: str) -> None:
-        """Applications added later count as submitted later."""
+    def application(self, name: str, queue: str = "", user: str = "tester", **details: Any) -> list[Effect]:
+        """*queue* is the path below root. Applications added later count as submitted later."""
         self._tick += 1
         tags = (("application.creationtime", str(self._tick)),)
-        self.apply(
-            UpdateApplications("rm", (ApplicationSpec(name, f"root.{queue}", PARTITION, user="tester", tags=tags),))
-        )
+        return super().application(name, f"root.{queue}", user, tags=tags, **details)
 
-    def submit(self, application: str, keys: list[str], size: Amounts, **details: Any) -> list[Effect]:
+    def submit(self, application: str, keys: Iterable[str], size: Amounts, **details: Any) -> list[Effect]:
         """Asks, or with ``node_id`` running allocations; later ones are younger, and all of them long since created
         unless *details* say otherwise."""
         specs = []
@@ -108,26 +92,18 @@ class Stage:
             specs.append(AllocationSpec(key, application, PARTITION, Resources(size), **about))
         return self.apply(UpdateAllocations("rm", tuple(specs)))
 
-    def release(self, application: str, *keys: str) -> list[Effect]:
-        specs = tuple(ReleaseSpec(PARTITION, application, key) for key in keys)
-        return self.apply(UpdateAllocations("rm", releases=specs))
-
     def attach(self) -> None:
         self.apply(AttachCallbacks("rm", preemption_notices=True))
 
     def run_to(self, now_s: float, budget: int = 250) -> list[Effect]:
         """Let time pass, with a stop whenever the engine wants one. Returns what came of it; books are checked."""
         found: list[Effect] = []
+        until_ns = START_NS + round(now_s * SECOND_NS)
         while True:
             due_ns = self.engine.next_wakeup_ns()
-            at_s = now_s if due_ns is None else min(now_s, max(self.now_s, (due_ns - START_NS) / SECOND_NS))
-            self.now_s = at_s
-            more = True
-            while more:
-                result = self.engine.cycle(self._now_ns(), budget)
-                found += result.effects
-                more = result.more
-            if at_s >= now_s:
+            self.now_ns = until_ns if due_ns is None else min(until_ns, max(self.now_ns, due_ns))
+            found += self.cycle(budget)
+            if self.now_ns >= until_ns:
                 break
         broken = audit.check(self.state)
         assert broken == [], broken
@@ -143,18 +119,13 @@ class Stage:
         )
         return self.apply(UpdateAllocations("rm", releases=specs))
 
-    def _now_ns(self) -> int:
-        return START_NS + round(self.now_s * SECOND_NS)
-
 
 def queue_tree(queues: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
     """The entry of root in ``queues.yaml``, with *queues* by path below it; ``root`` among them sets root's own."""
-    root: dict[str, Any] = {"name": "root", "submitacl": "*", **queues.get("root", {})}
+    root: dict[str, Any] = {"name": "root", "submitacl": "*"}
     for path, described in queues.items():
-        if path == "root":
-            continue
         entry = root
-        for name in path.split("."):
+        for name in path.split(".") if path != "root" else []:
             children = entry.setdefault("queues", [])
             found = next((child for child in children if child["name"] == name), None)
             if found is None:

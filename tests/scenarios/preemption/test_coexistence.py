@@ -13,6 +13,7 @@ from kornel.core.domain.reasons import Outcome
 from tests.scenarios.preemption.monitor_stage import (
     AT_ONCE,
     ONE,
+    START_NS,
     START_S,
     Stage,
     configuration,
@@ -70,11 +71,11 @@ def test_quota_run_and_guarantee_no_victims_from_below_and_no_asks_from_below(as
     stage.submit("app-other", numbered("o", 4), ONE, node_id="n2")
     reconfigure(stage, enforced(queues, "q", 6, "31s"), enabled=False)
     stage.submit("app-q" if asks_below else "app-other", ["ask"], ONE, allow_preempt_other=True)
-    stage.now_s = 40.0
+    stage.now_ns = START_NS + 40 * 10**9
     seen: list[str] = []
     stage.state.enforcement.due.append(stage.state.queues["root.q"])
     while stage.state.enforcement.busy:
-        seen += kinds(stage.engine.cycle(stage._now_ns(), 1).effects)
+        seen += kinds(stage.engine.cycle(stage.now_ns, 1).effects)
     assert seen == ["quota"]
 
 

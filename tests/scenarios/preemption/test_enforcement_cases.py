@@ -31,7 +31,7 @@ def test_required_node(case: Case) -> None:
     stage = Stage(case)
     (step,) = case.steps
     if case.name in TOO_LARGE:
-        stage.submit(step.ask)
+        stage.tell(step.ask)
         assert not decided(stage, NOW_NS, 10)
         assert stage.state.preemption_attempts == 0
         return
@@ -69,13 +69,8 @@ def test_quota(case: Case, budget: int) -> None:
 
 def decided(stage: Stage, now_ns: int, budget: int) -> list[Effect]:
     """What the engine decides at *now_ns* in slices of *budget*."""
-    effects: list[Effect] = []
-    more = True
-    while more:
-        result = stage.engine.cycle(now_ns, budget)
-        effects += result.effects
-        more = result.more
-    return effects
+    stage.now_ns = now_ns
+    return stage.cycle(budget)
 
 
 def enforced(given: Case, case: Case) -> str:

@@ -13,23 +13,12 @@ from typing import Any, Final
 import pytest
 import yaml
 
-from kornel.core.domain.commands import (
-    AllocationSpec,
-    ApplicationSpec,
-    NodeAction,
-    NodeSpec,
-    RegisterManager,
-    UpdateAllocations,
-    UpdateApplications,
-    UpdateNodes,
-)
-from kornel.core.domain.effects import Effect, PreemptionDecided, Released
-from kornel.core.domain.resources import Resources
-from kornel.core.engine.engine import Engine
+from kornel.core.domain.effects import PreemptionDecided, Released
 from kornel.core.state.asks import moves, reservations
 from kornel.core.state.books import audit, ledger
-from kornel.core.state.partition_state import PartitionState
+from tests.driven_core import DrivenCore
 from tests.preemption_notation import Case, Expected, QueueCase, TaskCase, parse
+from tests.scenarios.preemption.monitor_stage import queue_tree
 
 CASES: Final = parse(Path(__file__).with_name("guarantee.cases").read_text(encoding="utf-8"))
 NOT_THROUGH_THE_ENGINE: Final = {
@@ -40,37 +29,20 @@ NOT_THROUGH_THE_ENGINE: Final = {
         "a claim without anything that is leaving ends in the reserved step, before anybody could ask for its node",
     ),
 }
-PARTITION: Final = "[rm]default"
 SECOND_NS: Final = 10**9
 NOW_NS: Final = 100_000 * SECOND_NS
 
 
 def configuration(case: Case) -> str:
     """*case*'s queues as ``queues.yaml`` text."""
-    root: dict[str, Any] = {"name": "root", "submitacl": "*"}
-    for queue in case.queues:
-        _describe(_entry(root, queue.path), queue)
+    root = queue_tree({queue.path: _described(queue) for queue in case.queues})
     preemption = {"guaranteemode": "strict" if case.strict else "reach"}
     return yaml.safe_dump({"partitions": [{"name": "default", "preemption": preemption, "queues": [root]}]})
 
 
-def _entry(root: dict[str, Any], path: str) -> dict[str, Any]:
-    entry = root
-    for name in path.removeprefix("root").lstrip(".").split(".") if path != "root" else []:
-        children = entry.setdefault("queues", [])
-        found = next((child for child in children if child["name"] == name), None)
-        if found is None:
-            found = {"name": name}
-            children.append(found)
-        entry = found
-    return entry
-
-
-def _describe(entry: dict[str, Any], queue: QueueCase) -> None:
+def _described(queue: QueueCase) -> dict[str, Any]:
+    """The settings of the entry of *queue*."""
     resources = {"guaranteed": queue.guaranteed, "max": queue.maximum}
-    given = {kind: dict(amounts) for kind, amounts in resources.items() if amounts}
-    if given:
-        entry["resources"] = given
     properties: dict[str, str] = {}
     if queue.preemption_policy is not None:
         properties["preemption.policy"] = queue.preemption_policy
@@ -78,46 +50,33 @@ def _describe(entry: dict[str, Any], queue: QueueCase) -> None:
         properties["priority.policy"] = "fence"
     if queue.priority_offset:
         properties["priority.offset"] = str(queue.priority_offset)
-    if properties:
-        entry["properties"] = properties
+    given = {kind: dict(amounts) for kind, amounts in resources.items() if amounts}
+    return {"resources": given, "properties": properties}
 
 
-class Stage:
+class Stage(DrivenCore):
     """The engine with *case*'s cluster in it."""
 
     def __init__(self, case: Case, configure: Callable[[Case], str] = configuration) -> None:
-        self.engine = Engine()
-        self.engine.apply(RegisterManager("rm", configure(case)), NOW_NS)
-        nodes = tuple(
-            NodeSpec(name, NodeAction.CREATE, PARTITION, capacity=Resources(capacity)) for name, capacity in case.nodes
-        )
-        self.engine.apply(UpdateNodes("rm", nodes), NOW_NS)
-        self._applications: set[str] = set()
+        super().__init__(configure(case), now_ns=NOW_NS)
+        for name, capacity in case.nodes:
+            self.node(name, capacity)
         for task in case.running:
-            self.submit(task)
+            self.tell(task)
             if task.leaving:
                 moves.mark_victims(self.state, {self.state.requests[task.key]: None})
         for reservation in case.reservations:
             self._hold(reservation.node, reservation.holder, NOW_NS - reservation.minutes * 60 * SECOND_NS)
 
-    @property
-    def state(self) -> PartitionState:
-        state = self.engine.partition(PARTITION)
-        assert state is not None
-        return state
-
-    def submit(self, task: TaskCase, *, may_preempt: bool = True) -> None:
+    def tell(self, task: TaskCase, *, may_preempt: bool = True) -> None:
         """Report an allocation, or ask."""
         application = f"app-{task.queue}"
-        if application not in self._applications:
-            self._applications.add(application)
-            added = ApplicationSpec(application, f"root.{task.queue}", PARTITION, user="tester")
-            self.engine.apply(UpdateApplications("rm", (added,)), NOW_NS)
-        spec = AllocationSpec(
-            task.key,
+        if application not in self.state.applications:
+            self.application(application, f"root.{task.queue}")
+        effects = self.submit(
             application,
-            PARTITION,
-            Resources(task.amounts),
+            [task.key],
+            task.amounts,
             priority=task.priority,
             node_id=task.node,
             originator=task.originator,
@@ -126,13 +85,11 @@ class Stage:
             created_s=task.tick,
             required_node=(task.node or "n1") if task.required_node else "",
         )
-        assert not [
-            e for e in self.engine.apply(UpdateAllocations("rm", (spec,)), NOW_NS) if "Rejected" in type(e).__name__
-        ]
+        assert not [effect for effect in effects if "Rejected" in type(effect).__name__]
 
     def _hold(self, node: str, holder: TaskCase, since_ns: int) -> None:
         """Hold room as an earlier cycle would have: by age, unless the ask preempted or must run there."""
-        self.submit(holder, may_preempt=False)
+        self.tell(holder, may_preempt=False)
         ask = self.state.requests[holder.key]
         by_age = not (holder.triggered or holder.required_node)
         reservations.reserve_node(self.state, ask, self.state.nodes[node], since_ns, by_age=by_age)
@@ -141,13 +98,8 @@ class Stage:
 
     def decide(self, ask: TaskCase) -> Expected:
         """What becomes of *ask* in one go, put as the case puts it."""
-        self.submit(ask)
-        effects: list[Effect] = []
-        more = True
-        while more:
-            result = self.engine.cycle(NOW_NS, 10)
-            effects += result.effects
-            more = result.more
+        self.tell(ask)
+        effects = self.cycle(10)
         decisions = [e for e in effects if isinstance(e, PreemptionDecided) and e.key == ask.key]
         assert len(decisions) == 1, effects
         decided = decisions[0]

@@ -11,41 +11,23 @@ from pathlib import Path
 import pytest
 
 from kornel.core.config.loader import load
-from kornel.core.domain.commands import (
-    AllocationSpec,
-    ApplicationSpec,
-    NodeAction,
-    NodeSpec,
-    RegisterManager,
-    UpdateAllocations,
-    UpdateApplications,
-    UpdateNodes,
-)
-from kornel.core.domain.effects import Allocated, ApplicationRejected, Effect, PreemptionDecided, Released
+from kornel.core.domain.effects import Allocated, ApplicationRejected, PreemptionDecided, Released
 from kornel.core.domain.reasons import Outcome
-from kornel.core.domain.resources import Resources
-from kornel.core.engine.engine import Engine
+from tests.driven_core import DrivenCore
 
 GUIDE = Path(__file__).parent / "guide"
-PARTITION = "[rm]default"
 S = 10**9
 
 
-class Cluster:
+class Cluster(DrivenCore):
     """An engine with one of the guide's configurations and a node of *vcores*."""
 
     def __init__(self, name: str, vcores: int = 100) -> None:
-        self.engine = Engine()
-        self.now_ns = 0
-        self.engine.apply(RegisterManager("rm", (GUIDE / f"{name}.yaml").read_text()), 0)
+        super().__init__((GUIDE / f"{name}.yaml").read_text())
         if vcores:
-            self.node("n1", vcore=vcores * 1000)
+            self.node("n1", {"vcore": vcores * 1000})
 
-    def node(self, node_id: str, **capacity: int) -> None:
-        spec = NodeSpec(node_id, NodeAction.CREATE, PARTITION, capacity=Resources(capacity))
-        self.engine.apply(UpdateNodes("rm", (spec,)), self.now_ns)
-
-    def submit(
+    def begin(
         self,
         application_id: str = "app",
         queue: str = "",
@@ -55,36 +37,26 @@ class Cluster:
         tags: dict[str, str] | None = None,
     ) -> str:
         """The path of the leaf, or why there is none."""
-        spec = ApplicationSpec(application_id, queue, PARTITION, user, tuple(groups), tuple((tags or {}).items()))
-        effects = self.engine.apply(UpdateApplications("rm", (spec,)), self.now_ns)
-        for effect in effects:
+        given = tuple((tags or {}).items())
+        for effect in self.application(application_id, queue, user, groups=tuple(groups), tags=given):
             if isinstance(effect, ApplicationRejected):
                 return effect.reason
-        state = self.engine.partition(PARTITION)
-        assert state is not None
-        return state.applications[application_id].queue.path
+        return self.state.applications[application_id].queue.path
 
     def ask(self, application_id: str, *keys: str, priority: int = 0, **amounts: int) -> None:
-        resources = Resources(amounts or {"vcore": 1000})
-        specs = tuple(
-            AllocationSpec(key, application_id, PARTITION, resources, priority, allow_preempt_other=True)
-            for key in keys
-        )
-        self.engine.apply(UpdateAllocations("rm", specs), self.now_ns)
+        size = amounts or {"vcore": 1000}
+        self.submit(application_id, keys, size, priority=priority, allow_preempt_other=True)
 
-    def cycle(self, *, after_s: int = 0) -> list[Effect]:
-        self.now_ns += after_s * S
-        return self.engine.cycle(self.now_ns, 1000).effects
-
-    def placed(self, *, after_s: int = 0) -> list[str]:
+    def placed(self) -> list[str]:
         """Keys in the order in which they are placed now."""
-        return [effect.spec.key for effect in self.cycle(after_s=after_s) if isinstance(effect, Allocated)]
+        return [effect.spec.key for effect in self.cycle() if isinstance(effect, Allocated)]
 
     def taken(self, *, seconds: int) -> set[str]:
         """Queues that lose work to preemption in the *seconds* to come."""
         lost: set[str] = set()
         for _ in range(seconds):
-            effects = self.cycle(after_s=1) + self.engine.preempt(self.now_ns)
+            self.now_ns += S
+            effects = self.cycle() + self.engine.preempt(self.now_ns)
             released = {effect.key for effect in effects if isinstance(effect, Released)}
             for effect in effects:
                 if isinstance(effect, PreemptionDecided) and effect.outcome is Outcome.TRIGGERED:
@@ -127,7 +99,7 @@ def test_loads_without_a_warning(path: Path) -> None:
 )
 def test_placement(name: str, given: dict[str, object], expected: str) -> None:
     """Each application gets to the queue that the rules and lists of its configuration give it."""
-    found = Cluster(name).submit(**given)  # type: ignore[arg-type]
+    found = Cluster(name).begin(**given)  # type: ignore[arg-type]
     assert found.partition(":")[0] == expected
 
 
@@ -135,16 +107,14 @@ def test_groups_that_were_looked_up_decide_like_given_ones() -> None:
     """What a resolver found comes with the command."""
     cluster = Cluster("resolver")
     for number, (looked_up, refused) in enumerate([(("wheel",), False), (("ann",), True)]):
-        spec = ApplicationSpec(f"app{number}", "root.operators", PARTITION, "ann", looked_up=looked_up)
-        (effect, *_) = cluster.engine.apply(UpdateApplications("rm", (spec,)), 0)
+        (effect, *_) = cluster.application(f"app{number}", "root.operators", "ann", looked_up=looked_up)
         assert isinstance(effect, ApplicationRejected) is refused
 
 
 def test_limits_know_groups_that_were_looked_up() -> None:
     """A developer by look-up is held to the limit of the developers."""
     cluster = Cluster("limits")
-    spec = ApplicationSpec("app", "root.large", PARTITION, "batch", looked_up=("batch", "developers"))
-    cluster.engine.apply(UpdateApplications("rm", (spec,)), 0)
+    cluster.application("app", "root.large", "batch", looked_up=("batch", "developers"))
     cluster.ask("app", *[f"k{n}" for n in range(20)])
     assert len(cluster.placed()) == 6
 
@@ -153,14 +123,14 @@ def test_a_namespace_is_bound_by_the_template_its_tags_and_the_queue_above() -> 
     """4 vcores from the template, 6 where a tag says so, 20 for all namespaces together."""
     cluster = Cluster("namespace_quotas")
     quota = '{"resources":{"vcore":{"value":6000}}}'
-    cluster.submit("plain", tags={"namespace": "plain"})
+    cluster.begin("plain", tags={"namespace": "plain"})
     cluster.ask("plain", *[f"plain-{n}" for n in range(10)])
     assert len(cluster.placed()) == 4
-    cluster.submit("rich", tags={"namespace": "rich", "namespace.resourcequota": quota})
+    cluster.begin("rich", tags={"namespace": "rich", "namespace.resourcequota": quota})
     cluster.ask("rich", *[f"rich-{n}" for n in range(10)])
     assert len(cluster.placed()) == 6
     for name in ("c", "d", "e"):
-        cluster.submit(name, tags={"namespace": name})
+        cluster.begin(name, tags={"namespace": name})
         cluster.ask(name, *[f"{name}-{n}" for n in range(10)])
     assert len(cluster.placed()) == 20 - 4 - 6
 
@@ -169,9 +139,9 @@ def test_no_more_applications_of_a_namespace_than_the_template_says() -> None:
     """The fourth waits until one is gone."""
     cluster = Cluster("namespace_quotas")
     for n in range(4):
-        cluster.submit(f"app{n}", tags={"namespace": "dev"})
+        cluster.begin(f"app{n}", tags={"namespace": "dev"})
         cluster.ask(f"app{n}", f"k{n}", memory=1)
-    cluster.node("n2", memory=100)
+    cluster.node("n2", {"memory": 100})
     assert cluster.placed() == ["k0", "k1", "k2"]
 
 
@@ -188,7 +158,7 @@ def test_no_more_applications_of_a_namespace_than_the_template_says() -> None:
 def test_limit(user: str, groups: tuple[str, ...], queue: str, vcores: int) -> None:
     """What one user gets of a cluster that has more."""
     cluster = Cluster("limits")
-    cluster.submit("app", queue, user=user, groups=groups)
+    cluster.begin("app", queue, user=user, groups=groups)
     cluster.ask("app", *[f"k{n}" for n in range(20)])
     assert len(cluster.placed()) == vcores
 
@@ -197,7 +167,7 @@ def test_limits_of_users_are_their_own_and_those_of_groups_are_shared() -> None:
     """Two developers get 4 and 2 vcores, somebody else another 4."""
     cluster = Cluster("limits")
     for user, groups in {"ann": ("developers",), "bob": ("developers",), "eve": ("sales",)}.items():
-        cluster.submit(user, "root.large", user=user, groups=groups)
+        cluster.begin(user, "root.large", user=user, groups=groups)
         cluster.ask(user, *[f"{user}-{n}" for n in range(10)])
     placed = cluster.placed()
     counts = {user: sum(key.startswith(user) for key in placed) for user in ("ann", "bob", "eve")}
@@ -210,7 +180,7 @@ def test_third_application_of_a_user_waits() -> None:
     cluster = Cluster("limits")
     for user in ("ann", "batch"):
         for n in range(4):
-            cluster.submit(f"{user}{n}", "root.large", user=user)
+            cluster.begin(f"{user}{n}", "root.large", user=user)
             cluster.ask(f"{user}{n}", f"{user}{n}")
     assert sorted(cluster.placed()) == ["ann0", "ann1", "batch0", "batch1", "batch2", "batch3"]
 
@@ -221,7 +191,7 @@ def test_priorities_order_queues_and_fences_keep_them_apart() -> None:
     for queue, priority in {
         "background": 5, "tenant.plain": 900, "tenant.first": 896, "urgent": 0,
     }.items():  # fmt: skip
-        cluster.submit(queue, f"root.{queue}")
+        cluster.begin(queue, f"root.{queue}")
         cluster.ask(queue, queue, priority=priority)
     assert cluster.placed() == ["urgent", "tenant.first", "tenant.plain", "background"]
 
@@ -229,10 +199,10 @@ def test_priorities_order_queues_and_fences_keep_them_apart() -> None:
 def full_of(owner: str, asker: str) -> Cluster:
     """A cluster of 10 vcores, all used by *owner*, where *asker* wants one."""
     cluster = Cluster("preemption", vcores=10)
-    cluster.submit("owner", owner)
+    cluster.begin("owner", owner)
     cluster.ask("owner", *[f"victim-{n}" for n in range(10)])
     assert len(cluster.placed()) == 10
-    cluster.submit("asker", asker)
+    cluster.begin("asker", asker)
     cluster.ask("asker", "wanted")
     return cluster
 
@@ -258,8 +228,8 @@ def test_bin_packing_fills_one_node_first() -> None:
     """Asks go where the fewest GPUs are free."""
     cluster = Cluster("bin_packing", vcores=0)
     for node_id in ("n1", "n2", "n3"):
-        cluster.node(node_id, vcore=8000, gpu=4)
-    cluster.submit("app", "root.training")
+        cluster.node(node_id, {"vcore": 8000, "gpu": 4})
+    cluster.begin("app", "root.training")
     cluster.ask("app", *[f"k{n}" for n in range(5)], vcore=1000, gpu=1)
     nodes = [effect.node_id for effect in cluster.cycle() if isinstance(effect, Allocated)]
     assert sorted(nodes.count(node_id) for node_id in set(nodes)) == [1, 4]

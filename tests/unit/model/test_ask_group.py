@@ -24,7 +24,7 @@ class Asks:
         self.shape = Shape(Resources({"vcore": 1}), ((0, 1),))
         self._application = Application(ApplicationSpec("app", "a", "p"), leaf, "user", 0, [0])
         self._arrivals = 0
-        self.group = AskGroup(self._application, self.shape, "", 1)
+        self.group = AskGroup(self._application, self.shape, 1)
 
     def made(self, created_ns: int, priority: int = 0) -> Allocation:
         self._arrivals += 1

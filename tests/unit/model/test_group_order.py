@@ -40,7 +40,7 @@ def ask(owner: Application, arrival: int, *, priority: int = 0, created_ns: int 
 def test_the_first_group_is_that_of_the_first_ask(history: list[tuple[str, int, int, int]]) -> None:
     """Whatever was asked, placed, withdrawn, set aside and offered again: no other active group has an earlier ask."""
     owner, order = application(), GroupOrder()
-    groups = [AskGroup(owner, Shape(Resources({"vcore": n}), ()), "", n) for n in range(5)]
+    groups = [AskGroup(owner, Shape(Resources({"vcore": n}), ()), n) for n in range(5)]
     waiting: dict[AskGroup, list[Allocation]] = {group: [] for group in groups}
     active: set[AskGroup] = set()
     for arrival, (action, which, priority, age) in enumerate(history):
@@ -73,7 +73,7 @@ def test_the_first_group_is_that_of_the_first_ask(history: list[tuple[str, int, 
 def test_new_heads_do_not_pile_up() -> None:
     """Asks that come each before the other leave few entries behind."""
     owner, order = application(), GroupOrder()
-    group = AskGroup(owner, Shape(Resources({"vcore": 1}), ()), "", 1)
+    group = AskGroup(owner, Shape(Resources({"vcore": 1}), ()), 1)
     for arrival in range(1_000):
         group.add(ask(owner, arrival, priority=arrival))
         order.offer_group(group)

@@ -44,8 +44,7 @@ def application(asks: int) -> tuple[Application, Counted]:
     """One with so many groups of asks, each of which lends it another priority."""
     stage = Stage()
     stage.play(["queue root.q", "app A queue=root.q"])
-    state = stage.engine.partition("[rm-1]default")
-    assert state is not None
+    state = stage.state
     found: Application = state.applications["A"]
     for priority in range(asks):
         found.update_lent(NOTHING_WAITS, priority)

@@ -22,9 +22,7 @@ def partition() -> PartitionState:
     stage = Stage()
     stage.play(["limit root users=* max={vcore=99000} apps=9", "queue root.a"])
     stage.play(["node n1", "node n2", "foreign f node=n1 vcore=1", "app app1", "ask k", "cycle", "ask big vcore=99000"])
-    state = stage.engine.partition("[rm-1]default")
-    assert state is not None
-    return state
+    return stage.state
 
 
 def _bump(vector: list[int]) -> None:
@@ -67,9 +65,7 @@ def gang() -> PartitionState:
     stage = Stage()
     stage.play(["node n1", "app app1", "ask p1 placeholder group=g", "ask p2 placeholder group=h", "cycle"])
     stage.play(["ask r1 group=g", "cycle", "ask r2 group=g"])
-    state = stage.engine.partition("[rm-1]default")
-    assert state is not None
-    return state
+    return stage.state
 
 
 def _charge_twice(state: PartitionState) -> None:
@@ -113,8 +109,7 @@ def test_a_forgotten_gang_is_found() -> None:
     """An ask and a free placeholder of one group that nobody will look at."""
     stage = Stage()
     stage.play(["node n1", "app app1", "ask p placeholder group=g", "cycle", "ask r group=g"])
-    state = stage.engine.partition("[rm-1]default")
-    assert state is not None
+    state = stage.state
     assert audit.check(state) == []
     state.gangs.to_match.clear()
     assert [broken.rule for broken in audit.check(state)] == ["10.3"]
@@ -175,8 +170,7 @@ def test_a_shared_key_that_lost_track_is_found() -> None:
     """I8: who shares a key with whom follows from the records."""
     stage = Stage()
     stage.play(["app app1", "ask k legacy maxallocations=2"])
-    state = stage.engine.partition("[rm-1]default")
-    assert state is not None
+    state = stage.state
     assert audit.check(state) == []
     del state.instances["k"][1]
     assert [broken.rule for broken in audit.check(state)] == ["I8"]

@@ -7,12 +7,11 @@ import pytest
 from kornel.core.config.comparison import share_equal_parts
 from kornel.core.config.loader import load
 from kornel.core.config.model import PartitionConfig
-from kornel.core.domain.commands import AllocationSpec, UpdateAllocations
 from kornel.core.engine.configuration import configure
 from kornel.core.model.queues import Queue
 from kornel.core.state.partition_state import PartitionState
 from tests.unit.config.reading import only, partition_text, queue, root
-from tests.unit.telling.test_what_if import PARTITION, SECOND, Core, amounts
+from tests.unit.telling.test_what_if import SECOND, Core, amounts
 
 
 def config(*queues: object, **keys: object) -> PartitionConfig:
@@ -75,10 +74,10 @@ def test_t55_the_size_of_the_root_is_that_of_the_cluster() -> None:
         if config is not None:
             core.update(config)
         assert core.queues()["root"].max == amounts(vcore=100_000)
-    core.submit("gpu", "root.a", user="bob")
-    spec = AllocationSpec("gpu-1", "gpu", PARTITION, amounts(gpu=1))
-    core.do(UpdateAllocations("rm", (spec,)), 3 * SECOND)
-    core.engine.cycle(3 * SECOND, 100)
+    core.application("gpu", "root.a")
+    core.now_ns = 3 * SECOND
+    core.submit("gpu", ["gpu-1"], {"gpu": 1})
+    core.cycle()
     assert core.queues()["root.a"].used == amounts()
     assert core.queues()["root.a"].pending == amounts(gpu=1)
 
@@ -91,7 +90,7 @@ def test_t58_a_raised_number_of_applications() -> None:
 
     core = Core(config(1))
     for name in ("one", "two"):
-        core.submit(name, "root.p.a", user="ann")
+        core.application(name, "root.p.a", "ann")
         core.ask(name, 1)
     core.engine.cycle(3 * SECOND, 100)
     assert core.queues()["root.p.a"].used == amounts(vcore=1_000)

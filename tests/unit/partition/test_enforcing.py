@@ -15,16 +15,9 @@ from kornel.core.preemption.quota import planner as quota
 from kornel.core.preemption.quota.plan import QuotaPlan
 from kornel.core.preemption.quota.run import run_of
 from kornel.core.preemption.required_node import planner as required_node
-from kornel.core.state.partition_state import PartitionState
 from tests.scenarios.stage import Stage
 
 DELAYED = "quota.preemption.delay=1"
-
-
-def state_of(stage: Stage) -> PartitionState:
-    state = stage.engine.partition("[rm-1]default")
-    assert state is not None
-    return state
 
 
 @pytest.fixture
@@ -45,7 +38,7 @@ def lower(stage: Stage, most: int) -> None:
 
 def begin(stage: Stage) -> None:
     """As far as who is to go has been worked out, and nobody has been told."""
-    state = state_of(stage)
+    state = stage.state
     assert stage.play(["cycle once budget=1 at=1s"]) == ["no answer"]
     while (run := run_of(state)) is None or run.plan is None:
         assert stage.play(["cycle once budget=1"]) == ["no answer"]
@@ -59,7 +52,7 @@ def test_nobody_preempts_for_a_guarantee_while_a_max_is_enforced(stage: Stage, m
     """H: the ask waits for the end of the run, and then claims what is leaving anyway."""
     stage.play(["ask k queue=root.a f=20 other=yes created=-100s"])
     begin(stage)
-    assert state_of(stage).preemption_attempts == 1, "the run itself"
+    assert stage.state.preemption_attempts == 1, "the run itself"
     monkeypatch.setattr(drive, "ENFORCEMENT_BUDGET", 0)
     assert stage.engine.preempt(10**9) == []
     answers = stage.play(["cycle", "cycle at=2s"])
@@ -70,7 +63,7 @@ def test_nobody_preempts_for_a_guarantee_while_a_max_is_enforced(stage: Stage, m
 
 def test_an_unlawful_batch_ends_the_run(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     """A plan that breaks a law is our bug: nobody is told, it is counted and said."""
-    state = state_of(stage)
+    state = stage.state
 
     def confirm(queue: object, ceilings: object, wanted: dict[int, int], victims: object, _: object) -> QuotaPlan:
         everybody = tuple(state.requests[f"k{number}"] for number in range(10))
@@ -90,7 +83,7 @@ def test_a_victim_released_meanwhile_is_no_victim_of_a_required_node(monkeypatch
     stage = Stage()
     stage.play(["node n1 f=10", "node n2 f=10", "app A", "run v1 app=A node=n1 f=5", "run v2 app=A node=n1 f=5"])
     stage.play(["ask d app=A f=5 required=n1"])
-    state = state_of(stage)
+    state = stage.state
     plan = required_node.plan_preemption
 
     def planned(view: PartitionView, ask: Allocation, node: Node) -> PreemptionPlan:

@@ -6,16 +6,9 @@ import random
 
 import pytest
 
-from kornel.core.state.partition_state import PartitionState
 from tests.scenarios.stage import Stage
 
 SECOND = 10**9
-
-
-def state_of(stage: Stage) -> PartitionState:
-    state = stage.engine.partition("[rm-1]default")
-    assert state is not None
-    return state
 
 
 def test_the_pause_doubles_up_to_ten_minutes() -> None:
@@ -42,7 +35,7 @@ def test_no_ask_goes_where_it_failed_before_its_pause_is_over_and_none_waits_wit
     times: dict[tuple[str, str], int] = {}
     until: dict[tuple[str, str], int] = {}
     drained: set[str] = set()
-    state = state_of(stage)
+    state = stage.state
     now = 0
     for _ in range(80):
         now += dice.choice((0, 0, 1, 100, 500, 1000, 3000, 60_000))

@@ -20,19 +20,13 @@ from tests.scenarios.stage import Stage
 SECOND = 10**9
 
 
-def state_of(stage: Stage) -> PartitionState:
-    state = stage.engine.partition("[rm-1]default")
-    assert state is not None
-    return state
-
-
 def refuse(_state: PartitionState, _ask: Allocation, _node: Node) -> bool:
     return False
 
 
 def serve(stage: Stage, budget: int = 100) -> int:
     """One replacement step in which no ask may run on the node of its placeholder."""
-    state = state_of(stage)
+    state = stage.state
     spent = replacement.serve(state, stage.now_ns, budget, stays=refuse)
     assert audit.check(state) == []
     return spent
@@ -175,7 +169,7 @@ def test_what_is_on_its_way_is_no_victim() -> None:
 
 def test_a_choice_changes_nothing(gang: Stage) -> None:
     """Choosing and committing are two steps, so that somebody may be asked in between."""
-    state = state_of(gang)
+    state = gang.state
     application = state.applications["app1"]
     choice = replacement.choose_pair(state, application)
     assert choice.pair is not None
@@ -188,7 +182,7 @@ def test_a_choice_changes_nothing(gang: Stage) -> None:
 def test_another_placeholder_is_tried_before_another_node(gang: Stage) -> None:
     """The first placeholder whose own node is allowed wins over any other node."""
     gang.play(["node n3", "run p2 placeholder group=g vcore=2000 node=n2"])
-    state = state_of(gang)
+    state = gang.state
 
     def only_n2(_state: PartitionState, _ask: Allocation, node: Node) -> bool:
         return node.node_id == "n2"
@@ -202,14 +196,14 @@ def test_the_refused_node_is_not_the_other_node(gang: Stage) -> None:
     """The placeholder's own node was refused, so it is not found again among the others."""
     gang.play(["resize n2 vcore=100"])
     assert serve(gang) == 0
-    assert state_of(gang).requests["r"].replaces is None
+    assert gang.state.requests["r"].replaces is None
 
 
 def test_without_room_elsewhere_the_next_node_is_waited_for(gang: Stage) -> None:
     """An application that found no other node is looked at again when a node gains room, and not before."""
     gang.play(["drain n2"])
     serve(gang)
-    state = state_of(gang)
+    state = gang.state
     application = state.applications["app1"]
     assert application not in state.gangs.to_match
     gang.play(["foreign f node=n1 vcore=1"])
@@ -228,7 +222,7 @@ def test_an_ask_without_room_does_not_hold_up_the_next() -> None:
     )
     stage.play(["cycle", "node n2 vcore=2000", "ask big group=g vcore=4000 p=1", "ask small group=g vcore=1500"])
     serve(stage)
-    state = state_of(stage)
+    state = stage.state
     assert state.requests["big"].replaces is None
     assert state.requests["small"].node is state.nodes["n2"]
 
@@ -238,7 +232,7 @@ def test_the_budget_ends_a_step() -> None:
     stage = Stage()
     stage.play(["node n1", "app app1", *(f"ask p{n} placeholder group=g" for n in range(3)), "cycle"])
     stage.play([f"ask r{n} group=g" for n in range(3)])
-    state = state_of(stage)
+    state = stage.state
     assert replacement.serve(state, stage.now_ns, 2) == 2
     assert [state.requests[f"r{n}"].replaces is not None for n in range(3)] == [True, True, False]
     assert replacement.serve(state, stage.now_ns, 2) == 1

@@ -11,7 +11,6 @@ from kornel.core.engine import lifecycle
 from kornel.core.engine.engine import Engine
 from kornel.core.state.books import audit
 from kornel.core.state.options import EngineOptions
-from kornel.core.state.partition_state import PartitionState
 from tests.scenarios.stage import Stage
 
 
@@ -22,24 +21,10 @@ def stage() -> Stage:
     return made
 
 
-def state_of(stage: Stage) -> PartitionState:
-    state = stage.engine.partition("[rm-1]default")
-    assert state is not None
-    return state
-
-
 def fail(stage: Stage) -> None:
-    state = state_of(stage)
+    state = stage.state
     lifecycle.fire_event(state, state.applications["app1"], AppEvent.FAIL, stage.now_ns, "ResourceReservationTimeout")
     stage.play(["cycle"])
-
-
-def test_case_96_no_ask_for_a_failing_application(stage: Stage) -> None:
-    """A fresh ask is refused, and nothing that waits is placed any more."""
-    fail(stage)
-    assert stage.play(["ask k2"]) == ["reject k2 application-state"]
-    assert stage.play(["node n2 vcore=200000", "cycle"]) == ["accept node n2"]
-    assert audit.check(state_of(stage)) == []
 
 
 def test_case_132_a_failing_application_takes_nothing_back(stage: Stage) -> None:
@@ -53,7 +38,7 @@ def test_removing_a_failing_application_reports_no_state(stage: Stage) -> None:
     """Failing and Resuming applications go without a state change (6.5)."""
     fail(stage)
     assert stage.play(["remove-app app1"]) == ["release k STOPPED_BY_RM"]
-    assert audit.check(state_of(stage)) == []
+    assert audit.check(stage.state) == []
 
 
 @pytest.mark.parametrize(
@@ -96,7 +81,7 @@ def test_ended_applications_are_bounded_by_number() -> None:
     for i in range(1, 5):
         told += stage.play([f"release k{i} app=a{i}", f"cycle at={31 * i}s"])
     assert [line for line in told if line.endswith("Expired")] == ["app a1 Expired", "app a2 Expired"]
-    state = state_of(stage)
+    state = stage.state
     assert [ended.spec.application_id for ended in state.past.finished_applications(stage.now_ns)] == ["a3", "a4"]
     assert sum(getattr(action, "func", None) is lifecycle._forget_old for _, _, action in state.timers) == 1
     assert stage.play(["cycle at=80h"])[-2:] == ["app a3 Expired", "app a4 Expired"]
@@ -104,7 +89,7 @@ def test_ended_applications_are_bounded_by_number() -> None:
 
 def test_an_event_without_meaning_is_ignored(stage: Stage) -> None:
     """An event that has no row for the state changes nothing and says nothing."""
-    state = state_of(stage)
+    state = stage.state
     application = state.applications["app1"]
     lifecycle.fire_event(state, application, AppEvent.REJECT, stage.now_ns)
     assert application.state is AppState.RUNNING
@@ -127,7 +112,7 @@ def test_the_last_placeholder_of_a_resuming_application_resumes_it() -> None:
     """Resuming becomes Accepted with its last placeholder."""
     stage = Stage()
     stage.play(["node n1", "app app1", "ask p placeholder group=g", "cycle"])
-    state = state_of(stage)
+    state = stage.state
     lifecycle.fire_event(state, state.applications["app1"], AppEvent.RESUME, 0, "ResourceReservationTimeout")
     assert stage.play(["cycle"]) == ["app app1 Resuming ResourceReservationTimeout"]
     assert stage.play(["release p type=TIMEOUT"]) == ["app app1 Accepted"]

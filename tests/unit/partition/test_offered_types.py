@@ -14,88 +14,62 @@ from kornel.core.config.text.problems import ConfigError
 from kornel.core.domain.commands import (
     AllocationSpec,
     ApplicationRef,
-    ApplicationSpec,
     CommandRefused,
     NodeAction,
-    NodeSpec,
-    RegisterManager,
-    ReleaseSpec,
-    TerminationType,
-    UpdateAllocations,
     UpdateApplications,
     UpdateConfiguration,
-    UpdateNodes,
 )
 from kornel.core.domain.effects import Allocated, AllocationRejected, ApplicationAccepted, NodeAccepted, NodeRejected
 from kornel.core.domain.reasons import Ignored
 from kornel.core.domain.resources import MAX_TYPES, Resources
 from kornel.core.engine.configuration import offered_types
 from kornel.core.engine.configuration.configure import CLEANER_INTERVAL_NS
-from kornel.core.engine.engine import Engine
 from kornel.core.model.shapes import ASKED_TYPES, OTHER_TYPES, ResourceTypes, Shape
 from kornel.core.state.books import audit
 from kornel.core.state.partition_state import PartitionState
 from kornel.core.telling.reader import Reader
+from tests.driven_core import DrivenCore
 
 PARTITION: Final = "[rm]default"
 SECOND: Final = 10**9
 
 
-class Core:
+class Core(DrivenCore):
     """An engine with one node of 100 cores and an application *a*, at second 1000."""
 
     def __init__(self, config: str = "") -> None:
-        self.engine = Engine()
-        self.now_ns = 1_000 * SECOND
+        super().__init__(config or configuration(), now_ns=1_000 * SECOND)
         self.ignored: list[tuple[Ignored, str]] = []
         self.engine.observe_ignored(lambda cause, item: self.ignored.append((cause, item)))
-        self.engine.apply(RegisterManager("rm", config or configuration()), self.now_ns)
-        self.node("n1", vcore=100)
-        self.application("a")
+        self.add_node("n1", vcore=100)
+        self.add_application("a")
 
-    @property
-    def state(self) -> PartitionState:
-        found = self.engine.partition(PARTITION)
-        assert found is not None
-        return found
-
-    def application(self, name: str, **tags: str) -> object:
-        spec = ApplicationSpec(name, "", PARTITION, "bob", (), (("namespace", name), *tags.items()))
-        (effect,) = self.engine.apply(UpdateApplications("rm", (spec,)), self.now_ns)
+    def add_application(self, name: str, **tags: str) -> object:
+        (effect,) = self.application(name, user="bob", tags=(("namespace", name), *tags.items()))
         return effect
 
-    def node(self, name: str, action: NodeAction = NodeAction.CREATE, **amounts: int) -> object:
-        spec = NodeSpec(name, action, PARTITION, capacity=Resources(amounts) if amounts else None)
-        effects = self.engine.apply(UpdateNodes("rm", (spec,)), self.now_ns)
+    def add_node(self, name: str, action: NodeAction = NodeAction.CREATE, **amounts: int) -> object:
+        effects = self.node(name, amounts or None, action)
         return effects[0] if effects else None
 
     def ask(self, key: str, node: str = "", owner: str = "a", **amounts: int) -> list[AllocationRejected]:
         """The refusals that come of it."""
-        spec = AllocationSpec(key, owner, PARTITION, Resources(amounts), node_id=node)
-        effects = self.engine.apply(UpdateAllocations("rm", (spec,)), self.now_ns)
+        effects = self.submit(owner, [key], amounts, node_id=node)
         return [effect for effect in effects if isinstance(effect, AllocationRejected)]
 
-    def release(self, key: str) -> None:
-        entry = ReleaseSpec(PARTITION, "a", key, TerminationType.STOPPED_BY_RM)
-        self.engine.apply(UpdateAllocations("rm", releases=(entry,)), self.now_ns)
-
-    def cycle(self, seconds: int = 1) -> dict[str, str]:
+    def pass_s(self, seconds: int = 1) -> dict[str, str]:
         """Who was placed where within *seconds*."""
         placed: dict[str, str] = {}
         for _ in range(seconds):
             self.now_ns += SECOND
-            more = True
-            while more:
-                result = self.engine.cycle(self.now_ns, 1_000)
-                placed |= {e.spec.key: e.node_id for e in result.effects if isinstance(e, Allocated)}
-                more = result.more
+            placed |= {e.spec.key: e.node_id for e in self.cycle() if isinstance(e, Allocated)}
         assert audit.check(self.state) == []
         return placed
 
     def fill(self, left: int = 0) -> None:
         """Have a closed node offer so many types that only *left* more can be."""
         count = MAX_TYPES - self.state.types.offered - left
-        assert isinstance(self.node("full", NodeAction.CREATE_DRAIN, **made_up(count, first=10_000)), NodeAccepted)
+        assert isinstance(self.add_node("full", NodeAction.CREATE_DRAIN, **made_up(count, first=10_000)), NodeAccepted)
 
 
 def configuration(**maximum: int) -> str:
@@ -128,29 +102,29 @@ def test_made_up_types_of_asks_lock_nobody_out() -> None:
     for number, name in enumerate(made_up(MAX_TYPES)):
         assert core.ask(f"hostile-{number}", vcore=1, **{name: 1}) == []
     assert core.ask("waits", vcore=1, gpu=1) == []
-    assert core.cycle() == {}
+    assert core.pass_s() == {}
     assert len(core.state.types.names) <= ASKED_TYPES + 5
-    assert isinstance(core.node("n2", vcore=4, gpu=8), NodeAccepted)
+    assert isinstance(core.add_node("n2", vcore=4, gpu=8), NodeAccepted)
     assert core.ask("comes", vcore=1, gpu=1) == []
-    assert core.cycle() == {"waits": "n2", "comes": "n2"}
+    assert core.pass_s() == {"waits": "n2", "comes": "n2"}
     update = UpdateConfiguration("rm", configuration(gpu=4, tpu=1))
-    assert core.engine.apply(update, core.now_ns) == []
+    assert core.apply(update) == []
     assert core.ask("late", owner="a", vcore=1, gpu=7) == []
-    assert core.cycle() == {}
+    assert core.pass_s() == {}
 
 
 def test_a_made_up_type_is_named_as_long_as_there_are_few() -> None:
     """Pending amounts show the type of somebody who waits for a node that is to come; all beyond are shown as one."""
     core = Core()
     core.ask("a1", gpu=3)
-    core.cycle()
+    core.pass_s()
     resources = core.state.types.to_resources
     assert dict(resources(core.state.root.pending)) == {"gpu": 3}
     core.ask("a2", **made_up(ASKED_TYPES))
     shown = dict(resources(core.state.root.pending))
     assert shown["gpu"] == 3
     assert shown[OTHER_TYPES] == 1
-    core.release("a2")
+    core.release("a", "a2")
     core.ask("a3", tpu=1)
     assert dict(resources(core.state.root.pending)) == {"gpu": 3, "tpu": 1}
 
@@ -161,41 +135,41 @@ def test_who_waits_for_a_type_without_a_name_is_served_when_it_comes() -> None:
     core.ask("hostile", **made_up(ASKED_TYPES))
     core.ask("a1", vcore=1, gpu=3)
     core.ask("a2", vcore=1, tpu=3)
-    core.cycle()
-    core.node("n2", vcore=10, gpu=2)
-    assert core.cycle() == {}
-    core.node("n3", vcore=10, gpu=3)
-    assert core.cycle() == {"a1": "n3"}
-    core.node("n1", NodeAction.UPDATE, vcore=10, tpu=4)
-    assert core.cycle() == {"a2": "n1"}
+    core.pass_s()
+    core.add_node("n2", vcore=10, gpu=2)
+    assert core.pass_s() == {}
+    core.add_node("n3", vcore=10, gpu=3)
+    assert core.pass_s() == {"a1": "n3"}
+    core.add_node("n1", NodeAction.UPDATE, vcore=10, tpu=4)
+    assert core.pass_s() == {"a2": "n1"}
     assert dict(core.state.types.to_resources(core.state.root.used)) == {"vcore": 2, "gpu": 3, "tpu": 3}
 
 
 def test_a_max_counts_for_who_waited_for_its_type_before() -> None:
     core = Core()
-    core.application("limited")
+    core.add_application("limited")
     core.ask("hostile", **made_up(ASKED_TYPES))
     core.ask("a1", owner="limited", vcore=1, gpu=3)
-    core.cycle()
-    core.engine.apply(UpdateConfiguration("rm", configuration(gpu=2)), core.now_ns)
-    core.node("n2", vcore=10, gpu=8)
-    assert core.cycle() == {}
-    core.engine.apply(UpdateConfiguration("rm", configuration(gpu=4)), core.now_ns)
-    assert core.cycle() == {"a1": "n2"}
+    core.pass_s()
+    core.apply(UpdateConfiguration("rm", configuration(gpu=2)))
+    core.add_node("n2", vcore=10, gpu=8)
+    assert core.pass_s() == {}
+    core.apply(UpdateConfiguration("rm", configuration(gpu=4)))
+    assert core.pass_s() == {"a1": "n2"}
 
 
 def test_a_node_too_many_is_refused_alone() -> None:
     core = Core()
     core.fill(left=1)
     before = list(core.state.types.names)
-    refused = core.node("n2", vcore=1, new=1, newer=1)
+    refused = core.add_node("n2", vcore=1, new=1, newer=1)
     assert isinstance(refused, NodeRejected)
     assert refused.reason == (
         "invalid-resource: node n2: more than 1024 resource types in one partition: 2 are new, 1 may be"
     )
     assert core.state.types.names == before
-    assert isinstance(core.node("n3", vcore=1, new=1), NodeAccepted)
-    assert core.node("n3", NodeAction.UPDATE, vcore=1, newer=1) is None
+    assert isinstance(core.add_node("n3", vcore=1, new=1), NodeAccepted)
+    assert core.add_node("n3", NodeAction.UPDATE, vcore=1, newer=1) is None
     assert core.ignored == [(Ignored.INVALID_RESOURCE, "n3")]
     assert dict(core.state.types.to_resources(core.state.nodes["n3"].capacity)) == {"vcore": 1, "new": 1}
 
@@ -205,55 +179,53 @@ def test_a_refused_node_leaves_no_types() -> None:
     core = Core()
     core.fill(left=2)
     running = (AllocationSpec("r1", "a", PARTITION, Resources(made_up(3)), node_id="n2"),)
-    spec = NodeSpec("n2", NodeAction.CREATE, PARTITION, capacity=Resources({"vcore": 1, "new": 1}), existing=running)
-    (refused,) = core.engine.apply(UpdateNodes("rm", (spec,)), core.now_ns)
+    (refused,) = core.node("n2", {"vcore": 1, "new": 1}, existing=running)
     assert isinstance(refused, NodeRejected)
     assert refused.reason.startswith("invalid-resource: what runs on n2: more than 1024")
     assert audit.check(core.state) == []
-    assert isinstance(core.node("n3", one=1, two=1), NodeAccepted)
+    assert isinstance(core.add_node("n3", one=1, two=1), NodeAccepted)
 
 
 def test_what_runs_may_not_name_too_many() -> None:
     """Reported work, load of others, and a new size of what runs; an ask may name what it likes."""
     core = Core()
     core.ask("runs", vcore=1)
-    core.cycle()
+    core.pass_s()
     core.fill(left=1)
     for key, node in (("reported", "n1"), ("runs", "")):
         (refused,) = core.ask(key, node, vcore=1, **made_up(2))
         assert refused.reason.startswith(f"invalid-resource: {key}: more than 1024 resource types")
-    spec = AllocationSpec("foreign", "", PARTITION, Resources(made_up(2)), node_id="n1", foreign=True)
-    (refused,) = core.engine.apply(UpdateAllocations("rm", (spec,)), core.now_ns)
+    (refused,) = core.submit("", ["foreign"], made_up(2), node_id="n1", foreign=True)
     assert isinstance(refused, AllocationRejected)
     assert core.ask("ask", vcore=1, **made_up(2)) == []
-    assert core.cycle() == {}
+    assert core.pass_s() == {}
     assert core.ask("runs", vcore=1, **made_up(1)) == []
-    core.cycle()
+    core.pass_s()
 
 
 def test_tags_of_applications_leave_half_of_the_types_to_others() -> None:
     core = Core()
     quotas = json.dumps({"resources": {name: {"value": 1} for name in made_up(500)}})
     more = json.dumps({"resources": {name: {"value": 1} for name in made_up(500, first=500)}})
-    assert isinstance(core.application("b", **{"namespace.resourcequota": quotas}), ApplicationAccepted)
-    assert isinstance(core.application("c", **{"namespace.resourcequota": more}), ApplicationAccepted)
+    assert isinstance(core.add_application("b", **{"namespace.resourcequota": quotas}), ApplicationAccepted)
+    assert isinstance(core.add_application("c", **{"namespace.resourcequota": more}), ApplicationAccepted)
     assert len(core.state.queues["root.b"].max) == 500
     assert not core.state.queues["root.c"].max
     assert core.state.types.offered <= MAX_TYPES // 2
-    assert isinstance(core.node("n2", **made_up(500, first=2_000)), NodeAccepted)
+    assert isinstance(core.add_node("n2", **made_up(500, first=2_000)), NodeAccepted)
 
 
 def test_types_are_given_back_with_the_queue_that_named_them() -> None:
     core = Core()
     quotas = json.dumps({"resources": {name: {"value": 1} for name in made_up(500)}})
-    core.application("b", **{"namespace.resourcequota": quotas})
+    core.add_application("b", **{"namespace.resourcequota": quotas})
     assert core.state.types.offered > 500
-    core.engine.apply(UpdateApplications("rm", remove=(ApplicationRef("b", PARTITION),)), core.now_ns)
-    core.node("n2", **made_up(20, first=1_000))
-    core.cycle(2 * CLEANER_INTERVAL_NS // SECOND)
+    core.apply(UpdateApplications("rm", remove=(ApplicationRef("b", PARTITION),)))
+    core.add_node("n2", **made_up(20, first=1_000))
+    core.pass_s(2 * CLEANER_INTERVAL_NS // SECOND)
     assert "root.b" not in core.state.queues
     assert core.state.types.offered < 50
-    assert isinstance(core.node("n3", **made_up(900, first=2_000)), NodeAccepted)
+    assert isinstance(core.add_node("n3", **made_up(900, first=2_000)), NodeAccepted)
 
 
 def test_types_of_nodes_and_work_that_are_gone_are_given_back() -> None:
@@ -262,13 +234,13 @@ def test_types_of_nodes_and_work_that_are_gone_are_given_back() -> None:
     for generation in range(60):
         amounts = made_up(50, first=50 * generation)
         name = next(iter(amounts))
-        assert isinstance(core.node(f"g{generation}", vcore=10, **amounts), NodeAccepted), generation
-        core.application(f"app-{generation}")
+        assert isinstance(core.add_node(f"g{generation}", vcore=10, **amounts), NodeAccepted), generation
+        core.add_application(f"app-{generation}")
         core.ask(f"t{generation}", owner=f"app-{generation}", vcore=1, **{name: 1})
-        assert core.cycle() == {f"t{generation}": f"g{generation}"}
+        assert core.pass_s() == {f"t{generation}": f"g{generation}"}
         gone = ApplicationRef(f"app-{generation}", PARTITION)
-        core.engine.apply(UpdateApplications("rm", remove=(gone,)), core.now_ns)
-        core.node(f"g{generation}", NodeAction.DECOMISSION)
+        core.apply(UpdateApplications("rm", remove=(gone,)))
+        core.add_node(f"g{generation}", NodeAction.DECOMISSION)
     assert len(core.state.types.names) <= MAX_TYPES + ASKED_TYPES + 1
     assert dict(core.state.types.to_resources(core.state.root.used)) == {}
 
@@ -292,10 +264,10 @@ def test_a_configuration_that_does_not_fit_beside_the_nodes_changes_nothing() ->
     (refused,) = Reader(core.engine).configuration_preview().impact_of(load(update.config)).refused
     assert refused == "partition default: more than 1024 resource types in one partition: 4 are new, 3 may be"
     with pytest.raises(CommandRefused, match="partition default: more than 1024 resource types"):
-        core.engine.apply(update, core.now_ns)
+        core.apply(update)
     assert core.state.types.names == before
     assert "root.limited" not in core.state.queues
-    core.engine.apply(UpdateConfiguration("rm", configuration(**made_up(3))), core.now_ns)
+    core.apply(UpdateConfiguration("rm", configuration(**made_up(3))))
     assert len(core.state.queues["root.limited"].max) == 3
 
 
@@ -303,7 +275,7 @@ def test_a_configuration_that_replaces_types_is_refused_with_the_way_to_apply_it
     """First without the new ones: what nothing names any more makes room at the next tidying."""
     core = Core()
     old, new = made_up(5), made_up(6, first=500_000)
-    core.engine.apply(UpdateConfiguration("rm", configuration(**old)), core.now_ns)
+    core.apply(UpdateConfiguration("rm", configuration(**old)))
     core.fill(left=2)
     update = UpdateConfiguration("rm", configuration(**new))
     advice = (
@@ -313,12 +285,12 @@ def test_a_configuration_that_replaces_types_is_refused_with_the_way_to_apply_it
     (refused,) = Reader(core.engine).configuration_preview().impact_of(load(update.config)).refused
     assert refused.endswith(f"6 are new, 2 may be; {advice}")
     with pytest.raises(CommandRefused, match=re.escape(advice)):
-        core.engine.apply(update, core.now_ns)
-    core.engine.apply(UpdateConfiguration("rm", configuration()), core.now_ns)
+        core.apply(update)
+    core.apply(UpdateConfiguration("rm", configuration()))
     with pytest.raises(CommandRefused, match=r"6 are new, 2 may be$"):
-        core.engine.apply(update, core.now_ns)
-    core.cycle(CLEANER_INTERVAL_NS // SECOND)
-    core.engine.apply(update, core.now_ns)
+        core.apply(update)
+    core.pass_s(CLEANER_INTERVAL_NS // SECOND)
+    core.apply(update)
     assert len(core.state.queues["root.limited"].max) == 6
 
 
@@ -329,7 +301,7 @@ def test_budgets_of_the_governor_count_too() -> None:
     document = json.loads(configuration())
     document["partitions"][0]["preemption"] = {"governor": {"cluster": {"lost": dict.fromkeys(made_up(2), "5")}}}
     with pytest.raises(CommandRefused, match="2 are new, 1 may be"):
-        core.engine.apply(UpdateConfiguration("rm", json.dumps(document)), core.now_ns)
+        core.apply(UpdateConfiguration("rm", json.dumps(document)))
 
 
 def test_an_ask_names_only_so_many_types() -> None:
@@ -338,15 +310,8 @@ def test_an_ask_names_only_so_many_types() -> None:
     assert not core.ask("most", **made_up(MAX_TYPES))
     (refused,) = core.ask("more", **made_up(MAX_TYPES + 1))
     assert refused.reason == "invalid-resource: more: more than 1024 resource types"
-    gang = ApplicationSpec(
-        "gang",
-        "",
-        PARTITION,
-        "bob",
-        tags=(("namespace", "a"),),
-        placeholder_ask=Resources(dict.fromkeys(made_up(1_025), 1)),
-    )
-    effects = core.engine.apply(UpdateApplications("rm", (gang,)), core.now_ns)
+    asked = Resources(dict.fromkeys(made_up(1_025), 1))
+    effects = core.application("gang", tags=(("namespace", "a"),), placeholder_ask=asked)
     assert "placeholderAsk has more than 1024 resource types" in str(effects)
     assert list(core.state.requests) == ["most"]
 
@@ -359,10 +324,10 @@ def test_long_demands_are_forgotten_sooner(monkeypatch: pytest.MonkeyPatch) -> N
     for number in range(20):
         core.ask("changes", **dict.fromkeys(made_up(100), number + 1))
         assert len(core.state.types.known_shapes()) <= 10
-    core.cycle(2 * CLEANER_INTERVAL_NS // SECOND)
+    core.pass_s(2 * CLEANER_INTERVAL_NS // SECOND)
     assert len(core.state.types.known_shapes()) <= 10
-    core.node("n2", **dict.fromkeys(made_up(200), 20))
-    assert core.cycle() == {"stays": "n2"}
+    core.add_node("n2", **dict.fromkeys(made_up(200), 20))
+    assert core.pass_s() == {"stays": "n2"}
 
 
 def test_demands_are_not_remembered_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -371,10 +336,10 @@ def test_demands_are_not_remembered_for_ever(monkeypatch: pytest.MonkeyPatch) ->
     core.ask("stays", gpu=1)
     for number in range(1, 200):
         core.ask("changes", memory=number)
-    core.cycle(2 * CLEANER_INTERVAL_NS // SECOND)
+    core.pass_s(2 * CLEANER_INTERVAL_NS // SECOND)
     assert len(core.state.types.known_shapes()) < 10
-    core.node("n2", gpu=1, memory=500)
-    assert core.cycle() == {"stays": "n2", "changes": "n2"}
+    core.add_node("n2", gpu=1, memory=500)
+    assert core.pass_s() == {"stays": "n2", "changes": "n2"}
 
 
 def characters_kept(state: PartitionState) -> int:
@@ -395,16 +360,16 @@ def test_demands_of_withdrawn_asks_are_bounded_by_their_size(*, offered: bool) -
     those of a node and only the amounts differ."""
     core = Core()
     if offered:
-        assert isinstance(core.node("n2", vcore=10, **long_names(1_000)), NodeAccepted)
+        assert isinstance(core.add_node("n2", vcore=10, **long_names(1_000)), NodeAccepted)
     core.ask("stays", vcore=1, gpu=1)
     for number in range(40):
         names = long_names(1_000, first=0 if offered else 1_000 * number)
         core.ask("changes", vcore=1, **dict.fromkeys(names, 2 + number))
         core.engine.cycle(core.now_ns, 1_000)
-        core.release("changes")
+        core.release("a", "changes")
         assert characters_kept(core.state) <= 16_000_000, number
-    core.node("n3", vcore=1, gpu=1)
-    assert core.cycle() == {"stays": "n3"}
+    core.add_node("n3", vcore=1, gpu=1)
+    assert core.pass_s() == {"stays": "n3"}
 
 
 def test_large_demands_do_not_stay_after_the_next_tidying() -> None:
@@ -415,8 +380,8 @@ def test_large_demands_do_not_stay_after_the_next_tidying() -> None:
     core.engine.cycle(core.now_ns, 1_000)
     assert characters_kept(core.state) > 20_000_000
     for number in range(20):
-        core.release(f"k{number}")
-    core.cycle(2 * CLEANER_INTERVAL_NS // SECOND)
+        core.release("a", f"k{number}")
+    core.pass_s(2 * CLEANER_INTERVAL_NS // SECOND)
     assert characters_kept(core.state) <= 16_000_000
 
 
@@ -438,7 +403,7 @@ def test_forgetting_looks_at_few_asks_for_each_that_was_added(monkeypatch: pytes
     assert before <= 40 * 3_000
     for number in range(1_000):
         core.ask("changes", memory=1, disk=1 + number)
-        core.release("changes")
+        core.release("a", "changes")
     assert len(looked_at) > 1
     assert sum(looked_at) - before <= 40 * 1_000
     assert len(core.state.types.known_shapes()) >= 3_000
@@ -449,19 +414,19 @@ def test_what_was_found_out_about_demands_is_forgotten_with_them(monkeypatch: py
     """Whether a node could hold them or none, as long as nobody asks for them any more."""
     monkeypatch.setattr(offered_types, "DEMANDS_KEPT", 5)
     core = Core()
-    core.node("n1", NodeAction.UPDATE, vcore=200)
+    core.add_node("n1", NodeAction.UPDATE, vcore=200)
     core.ask("full", vcore=200)
-    core.cycle()
+    core.pass_s()
     core.ask("stays", vcore=150)
     for number in range(1, 30):
         core.ask(f"made-up-{number}", vcore=vcore + number, **{f"example.com/{number}": 1})
         core.ask(f"plain-{number}", vcore=vcore + number)
-        core.cycle()
-        core.release(f"made-up-{number}")
-        core.release(f"plain-{number}")
-    core.cycle(2 * CLEANER_INTERVAL_NS // SECOND)
+        core.pass_s()
+        core.release("a", f"made-up-{number}")
+        core.release("a", f"plain-{number}")
+    core.pass_s(2 * CLEANER_INTERVAL_NS // SECOND)
     state = core.state
     assert len(state.types.known_shapes()) <= 5
     assert len(state.too_large) + sum(map(len, state.holders.values())) + len(state.no_room) <= 2 * 5
-    core.release("full")
-    assert core.cycle() == {"stays": "n1"}
+    core.release("a", "full")
+    assert core.pass_s() == {"stays": "n1"}

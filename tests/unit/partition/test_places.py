@@ -18,9 +18,7 @@ ROOT = Path(__file__).parents[3]
 def partition(*lines: str) -> PartitionState:
     stage = Stage()
     stage.play(["queue root.a", "node n1 vcore=2", "app app1", *lines])
-    state = stage.engine.partition("[rm-1]default")
-    assert state is not None
-    return state
+    return stage.state
 
 
 def test_an_ask_without_room_waits_with_its_equals() -> None:

@@ -29,12 +29,6 @@ def stage() -> Stage:
     return made
 
 
-def state_of(stage: Stage) -> PartitionState:
-    state = stage.engine.partition("[rm-1]default")
-    assert state is not None
-    return state
-
-
 def plan_of(state: PartitionState, *victims: str, ask: str = "k") -> PreemptionPlan:
     requests = state.requests
     return PreemptionPlan(
@@ -44,7 +38,7 @@ def plan_of(state: PartitionState, *victims: str, ask: str = "k") -> PreemptionP
 
 def test_j_b51_a_victim_released_meanwhile_ends_the_attempt(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody is marked, nothing is sent, and the ask has not triggered (VICTIM_RELEASED)."""
-    state = state_of(stage)
+    state = stage.state
 
     def plan(view: PartitionState, _ask: Allocation, **_: object) -> PreemptionPlan:
         view.requests["v1"].place = AskPlace.RELEASED
@@ -60,7 +54,7 @@ def test_j_b51_a_victim_released_meanwhile_ends_the_attempt(stage: Stage, monkey
 def test_an_unlawful_plan_is_refused_and_counted(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     """A plan that breaks a law changes nothing; it is recorded as our bug (LAW_BROKEN)."""
     stage.play(["run own queue=root.a node=n1 f=1 p=9"])
-    state = state_of(stage)
+    state = stage.state
     monkeypatch.setattr(guarantee, "plan_preemption", lambda view, ask, **_: plan_of(view, "own"))
     stage.engine.cycle(30 * 10**9, 100)
     assert state.requests["k"].outcome is Outcome.LAW_BROKEN
@@ -72,7 +66,7 @@ def test_an_unlawful_plan_is_refused_and_counted(stage: Stage, monkeypatch: pyte
 
 def test_a_failed_attempt_is_told_once(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     """The same outcome again is not another decision record, and nothing is searched again while nothing changes."""
-    state = state_of(stage)
+    state = stage.state
     refusal = Refusal(Outcome.NO_NODE, "nothing")
     monkeypatch.setattr(guarantee, "plan_preemption", lambda view, ask, **_: refusal)
     assert stage.play(["cycle at=30s"]) == ["refuse k NO_NODE"]

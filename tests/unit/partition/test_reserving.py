@@ -128,8 +128,7 @@ def test_a_gang_of_mixed_priorities_waits_for_its_turn_by_its_least_important_me
     stage.play(["app g queue=root.g gang={vcore=4} style=Hard timeout=1h"])
     stage.play(["ask g1 app=g p=10 placeholder group=w vcore=2"])
     stage.play(["ask g2 app=g placeholder group=w vcore=2", "cycles until=5s every=1s"])
-    state = stage.engine.partition("[rm-1]default")
-    assert state is not None
+    state = stage.state
     first, node = state.requests["g1"], state.nodes["n1"]
     (hold,) = state.gangs.holds.values()
     assert hold.by_age

@@ -41,12 +41,6 @@ def played(*configuration: str) -> Stage:
     return stage
 
 
-def state_of(stage: Stage) -> PartitionState:
-    state = stage.engine.partition("[rm-1]default")
-    assert state is not None
-    return state
-
-
 def older_first(one: Allocation, other: Allocation, _: Allocation) -> int:
     return one.created_ns - other.created_ns
 
@@ -99,7 +93,7 @@ def test_j_f3_a_policy_meets_each_ask_once_a_round() -> None:
         patch.setattr(rounds, "kind_called", {"guarantee": looks}.get)
         stage.engine.preempt(30 * 10**9)
     assert sorted(seen) == [["hopeless"], ["k"]]
-    assert state_of(stage).requests["k"].triggered
+    assert stage.state.requests["k"].triggered
 
 
 def test_leaves_whose_asks_sleep_are_not_put_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -116,7 +110,7 @@ def test_leaves_whose_asks_sleep_are_not_put_in_order(monkeypatch: pytest.Monkey
     stage.play(["ask hopeless queue=root.a f=7 other=yes"])
     stage.engine.preempt(30 * 10**9)
     assert ordered == ["root.a"]
-    assert state_of(stage).queues["root.a"].waiting
+    assert stage.state.queues["root.a"].waiting
     stage.engine.preempt(31 * 10**9)
     assert ordered == ["root.a"]
 
@@ -126,7 +120,7 @@ def test_applications_without_due_asks_are_not_looked_at() -> None:
     stage = Stage()
     stage.play([line for line in J_B27 if not line.startswith("ask")])
     stage.play(["ask hopeless queue=root.a f=7 other=yes", "ask small queue=root.a f=7"])
-    state = state_of(stage)
+    state = stage.state
     root, hopeless = state.root, state.requests["hopeless"]
     assert hopeless.group is not None
     assert not root.with_due
@@ -146,9 +140,9 @@ def test_f8_an_ask_that_a_round_could_not_help_missed_an_opportunity() -> None:
     """Counted up by one each time it was a candidate in vain, and reset when it is placed."""
     stage = played()
     stage.play(["ask hopeless queue=root.a f=7 other=yes"])
-    before = state_of(stage).requests["hopeless"].missed
+    before = stage.state.requests["hopeless"].missed
     stage.engine.preempt(30 * 10**9)
-    assert state_of(stage).requests["hopeless"].missed == before + 1
+    assert stage.state.requests["hopeless"].missed == before + 1
 
 
 @pytest.mark.parametrize(
@@ -186,7 +180,7 @@ def test_lost_work_takes_who_has_done_least() -> None:
     stage.play(["run v1 queue=root.v node=n1 f=6 created=2s at=20s"])
     stage.play(["ask k queue=root.a f=6 other=yes created=0s"])
     assert "release v1 PREEMPTED_BY_SCHEDULER for=k" in stage.play(["cycle at=30s"])
-    assert state_of(stage).requests["k"].outcome is Outcome.TRIGGERED
+    assert stage.state.requests["k"].outcome is Outcome.TRIGGERED
 
 
 def test_the_monitor_left_out_has_no_rounds_and_stands_in_nobody_s_way() -> None:
@@ -198,4 +192,4 @@ def test_the_monitor_left_out_has_no_rounds_and_stands_in_nobody_s_way() -> None
     answers = stage.play(["cycles until=60s every=1s"])
     assert "@30s reserve n1 for=k" in answers
     assert not [answer for answer in answers if "NOTIFIED" in answer]
-    assert state_of(stage).notices.rounds == 0
+    assert stage.state.notices.rounds == 0

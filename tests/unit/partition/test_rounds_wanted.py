@@ -10,8 +10,7 @@ def test_rounds_are_wanted_while_an_attempt_is_due() -> None:
     stage.play(["queue root.a guaranteed={vcore=90000}", "node n1", "app app1 queue=root.a", "ask k", "cycle"])
     assert stage.engine.preemption_interval_ns is None
     stage.play(["ask waits app=app1 vcore=90000 other=yes", "cycle"])
-    state = stage.engine.partition("[rm-1]default")
-    assert state is not None
+    state = stage.state
     waits = state.requests["waits"]
     assert stage.engine.preemption_interval_ns is None, "it is too young"
     assert waits.group is not None

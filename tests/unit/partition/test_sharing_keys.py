@@ -9,41 +9,26 @@ from functools import partial
 import pytest
 
 from kornel.core.domain.allocation_ids import MOST_INSTANCES, MOST_SHARING
-from kornel.core.domain.commands import (
-    AllocationSpec,
-    ApplicationSpec,
-    RegisterManager,
-    ReleaseSpec,
-    UpdateAllocations,
-    UpdateApplications,
-)
+from kornel.core.domain.commands import ReleaseSpec, UpdateAllocations
 from kornel.core.domain.effects import AllocationRejected
-from kornel.core.domain.resources import Resources
-from kornel.core.engine.engine import Engine
+from tests.driven_core import DrivenCore
 from tests.reading import status_of
 
-PARTITION = "[rm-1]default"
 
-
-class Cluster:
+class Cluster(DrivenCore):
     """An engine with one application and no node, so that asks stay asks."""
 
     def __init__(self) -> None:
-        self.engine = Engine()
-        self.engine.apply(RegisterManager("rm-1", ""), 0)
-        tags = (("namespace", "here"),)
-        application = ApplicationSpec("app", "", PARTITION, user="ann", groups=("staff",), tags=tags)
-        self.engine.apply(UpdateApplications("rm-1", add=(application,)), 0)
+        super().__init__()
+        self.application("app", tags=(("namespace", "here"),))
 
     def ask(self, key: str, number: int) -> list[str]:
         """Ask for *number* allocations under *key*; the reasons of what is refused."""
-        spec = AllocationSpec(key, "app", PARTITION, Resources({"vcore": 1}), legacy=True, max_allocations=number)
-        effects = self.engine.apply(UpdateAllocations("rm-1", (spec,)), 0)
+        effects = self.submit("app", [key], {"vcore": 1}, legacy=True, max_allocations=number)
         return [effect.reason for effect in effects if isinstance(effect, AllocationRejected)]
 
-    def release(self, key: str) -> None:
-        released = ReleaseSpec(PARTITION, "app", key, 0, "")
-        self.engine.apply(UpdateAllocations("rm-1", ask_releases=(released,)), 0)
+    def withdraw(self, key: str) -> None:
+        self.apply(UpdateAllocations(self.rm_id, ask_releases=(ReleaseSpec(self.partition, "app", key, 0),)))
 
 
 @pytest.fixture
@@ -62,7 +47,7 @@ def test_asks_of_ten_thousand_allocations_are_bounded_together(cluster: Cluster)
     assert reason.startswith("max-allocations: ")
     assert cluster.ask("single", 1) == []
     assert cluster.ask("k0", MOST_INSTANCES) == [], "what is there already makes no more"
-    cluster.release("k0")
+    cluster.withdraw("k0")
     assert cluster.ask("more", MOST_INSTANCES) == []
 
 
@@ -89,16 +74,11 @@ def test_another_number_costs_what_it_changes(cluster: Cluster) -> None:
     cluster.ask("k", many)
     for number in (many, many - 1, many):
         assert count_calls(partial(cluster.ask, "k", number)) < many * 3
-    state = cluster.engine.partition(PARTITION)
-    assert state is not None
-    assert len(state.requests) == many
+    assert len(cluster.state.requests) == many
 
 
 def test_another_number_and_something_else_at_once(cluster: Cluster) -> None:
     """A priority that comes with another number counts for all of them."""
     cluster.ask("k", 5)
-    spec = AllocationSpec("k", "app", PARTITION, Resources({"vcore": 1}), legacy=True, max_allocations=3, priority=7)
-    cluster.engine.apply(UpdateAllocations("rm-1", (spec,)), 0)
-    state = cluster.engine.partition(PARTITION)
-    assert state is not None
-    assert [request.spec.priority for request in state.requests.values()] == [7, 7, 7]
+    cluster.submit("app", ["k"], {"vcore": 1}, legacy=True, max_allocations=3, priority=7)
+    assert [request.spec.priority for request in cluster.state.requests.values()] == [7, 7, 7]

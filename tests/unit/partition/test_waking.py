@@ -17,9 +17,7 @@ from tests.scenarios.stage import Stage
 def partition(*lines: str) -> PartitionState:
     stage = Stage()
     stage.play([*lines])
-    state = stage.engine.partition("[rm-1]default")
-    assert state is not None
-    return state
+    return stage.state
 
 
 def group_of(state: PartitionState, key: str) -> AskGroup:
@@ -77,8 +75,7 @@ def test_a_node_that_repeats_itself_wakes_nobody(repeated: str) -> None:
     stage = Stage()
     stage.play(["queue root.a", "node n1 vcore=2 occupied={vcore=1}", "resize n1 vcore=2 occupied={vcore=1}"])
     stage.play(["app app1", "ask big vcore=2", "cycle"])
-    state = stage.engine.partition("[rm-1]default")
-    assert state is not None
+    state = stage.state
     group, node = group_of(state, "big"), state.nodes["n1"]
     assert group.waits_for is WaitsFor.ROOM
     before = (state.changes, node.version, list(node.free))
@@ -103,8 +100,7 @@ def test_one_end_offers_only_the_first_of_those_who_wait() -> None:
         lines += [f"app app{number}", f"ask w{number} app=app{number} vcore=2"]
     stage = Stage()
     stage.play([*lines, "cycle"])
-    state = stage.engine.partition("[rm-1]default")
-    assert state is not None
+    state = stage.state
     before = waiters(state)
     tries = {key: ask.missed for key, ask in state.requests.items()}
     stage.play(["release k app=old STOPPED_BY_RM", "cycle"])
@@ -120,8 +116,7 @@ def test_a_holder_that_is_placed_elsewhere_leaves_the_room_of_those_who_wait() -
     stage = Stage()
     stage.play(["queue root.a", "node n1 vcore=2", "node n2 vcore=2", "app app1", "ask k vcore=2", "ask l vcore=2"])
     stage.play(["cycle", "ask first vcore=2", "app app2", "ask second app=app2 vcore=2", "cycles until=4s every=1s"])
-    state = stage.engine.partition("[rm-1]default")
-    assert state is not None
+    state = stage.state
     first, second = state.requests["first"], state.requests["second"]
     assert first.reservation is not None
     assert first.reservation.node is state.nodes["n1"]

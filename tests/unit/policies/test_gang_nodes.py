@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from kornel.core.domain.settings import NodeSortPolicy
 from kornel.core.model.nodes import Node
 from kornel.core.model.orders.node_order import NodeOrder
-from kornel.core.policies.gang_nodes import Candidates, Members, Shortfall, choose_nodes, places_on
+from kornel.core.policies.gang_nodes import Candidates, Members, Shortfall, choose_nodes
 from kornel.core.policies.node_score import NodeScore
 
 CAPACITY: Final = 12
@@ -61,28 +61,6 @@ def test_a_gang_goes_where_its_members_would_go_one_after_the_other() -> None:
     assert [node.node_id for node in packed[0]] == ["n0"] * 4
 
 
-def test_a_shortfall_counts_the_places_that_there_are() -> None:
-    """Three of four members would find a place; no other way to pack them exists."""
-    found = choose_nodes(_candidates([(5, 12), (2, 12)]), [_wants((2, 0), 4)])
-    assert found == Shortfall(placed=3, wanted=4, lacking=0, exhaustive=True)
-
-
-def test_members_that_get_in_each_other_s_way_are_packed() -> None:
-    """One way of many: in the order of their turns, and the largest first, there is no place for the last one."""
-    candidates = _candidates([(10, 12), (10, 12)])
-    gang = [_wants((4, 0), 1), _wants((5, 0), 2), _wants((3, 0), 2)]
-    found = choose_nodes(candidates, gang)
-    assert not isinstance(found, Shortfall)
-
-
-def test_nothing_changes() -> None:
-    """The choice is made on paper."""
-    candidates = _candidates([(12, 12)])
-    (node,) = candidates.order
-    choose_nodes(candidates, [_wants((2, 1), 3)])
-    assert (node.free, node.open, node.score, node.version) == ([12, 12], [12, 12], 0.0, 1)
-
-
 def test_only_among_some_nodes() -> None:
     """Other nodes do not come into question, however much room they have."""
     candidates = _candidates([(4, 12), (12, 12)])
@@ -105,15 +83,6 @@ def test_a_closed_node_takes_only_members_that_must_run_there() -> None:
     full = choose_nodes(candidates, [_wants((1, 1), 1, required_node="n0"), _wants((3, 3), 1)])
     assert isinstance(full, Shortfall)
     assert full.placed == 1
-
-
-def test_places_on_a_node_are_counted_up_to_the_members_there_are() -> None:
-    """A node counts with as many members as it holds."""
-    node = _candidates([(5, 12)]).by_id["n0"]
-    assert places_on(node, _wants((2, 1), 9)) == 2
-    assert places_on(node, _wants((2, 1), 1)) == 1
-    assert places_on(node, _wants((2, 1), 9, refused=frozenset({"n0"}))) == 0
-    assert places_on(node, _wants((2, 1), 9, required_node="n1")) == 0
 
 
 _AMOUNTS: Final = st.tuples(st.integers(0, 6), st.integers(0, 6)).filter(any)

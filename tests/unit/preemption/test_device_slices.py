@@ -11,13 +11,7 @@ import pytest
 
 from kornel.core.domain.commands import (
     AllocationSpec,
-    ApplicationSpec,
-    NodeAction,
-    NodeSpec,
-    RegisterManager,
     UpdateAllocations,
-    UpdateApplications,
-    UpdateNodes,
 )
 from kornel.core.domain.devices import (
     DEVICES_ATTRIBUTE,
@@ -37,6 +31,7 @@ from kornel.core.model.shapes import Shape
 from kornel.core.policies.device_sharing import Sharing, Wanting
 from kornel.core.preemption.guarantee.gangs import search as gang_search
 from tests.bench.opcodes import counted
+from tests.driven_core import DrivenCore
 from tests.request_texts import write_devices
 from tests.unit.model.test_ask_group import Asks
 
@@ -68,28 +63,21 @@ WANTED: Final = (
 
 def full_cluster(rng: random.Random) -> Engine:
     """Nodes with eight devices, four tasks on each."""
-    engine = Engine()
-    engine.apply(RegisterManager("rm", CONFIG), NOW)
+    core = DrivenCore(CONFIG, now_ns=NOW)
     devices = write_devices(DeviceSpec(f"g{at}", rng.choice("AB"), 80 << 30, "ab"[at % 2]) for at in range(8))
-    nodes = (
-        NodeSpec(f"n{n}", NodeAction.CREATE, PARTITION, ((DEVICES_ATTRIBUTE, devices),), Resources({"vcore": 90_000}))
-        for n in range(NODES)
-    )
-    engine.apply(UpdateNodes("rm", tuple(nodes)), NOW)
+    for n in range(NODES):
+        core.node(f"n{n}", {"vcore": 90_000}, attributes=((DEVICES_ATTRIBUTE, devices),))
     ask = Resources({"vcore": 1_000 * MEMBERS})
-    applications = (
-        ApplicationSpec("other", "root.other", PARTITION, "ann"),
-        ApplicationSpec("owed", "root.owed", PARTITION, "ann", placeholder_ask=ask, gang_style="Hard"),
-    )
-    engine.apply(UpdateApplications("rm", applications), NOW)
+    core.application("other", "root.other")
+    core.application("owed", "root.owed", placeholder_ask=ask, gang_style="Hard")
     running = []
     for n in range(NODES):
         for at in range(4):
             wants = rng.choice(HELD)
             held = f"g{2 * at},g{2 * at + 1}" if wants.get("count") == 2 else f"g{2 * at}"
             running.append(_spec(f"t{n}-{at}", "other", wants, node_id=f"n{n}", given=held))
-    engine.apply(UpdateAllocations("rm", tuple(running)), NOW)
-    return engine
+    core.apply(UpdateAllocations("rm", tuple(running)))
+    return core.engine
 
 
 def _spec(key: str, application: str, wants: Mapping[str, Any], *, given: str = "", **more: Any) -> AllocationSpec:

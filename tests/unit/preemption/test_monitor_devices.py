@@ -7,20 +7,15 @@ from typing import Final
 
 from kornel.core.domain.commands import (
     AllocationSpec,
-    ApplicationSpec,
-    NodeAction,
-    NodeSpec,
-    RegisterManager,
     ReleaseSpec,
     TerminationType,
     UpdateAllocations,
-    UpdateApplications,
-    UpdateNodes,
 )
 from kornel.core.domain.devices import DEVICES_ATTRIBUTE, GIVEN_TAG, DeviceSpec, read_wants, want_tags
 from kornel.core.domain.effects import Allocated, Released
 from kornel.core.domain.resources import Resources
 from kornel.core.engine.engine import Engine
+from tests.driven_core import DrivenCore
 from tests.request_texts import write_devices
 
 PARTITION: Final = "[rm]default"
@@ -55,16 +50,14 @@ def _spec(key: str, application: str, *, node_id: str = "", given: str = "") -> 
 
 def full_node() -> Engine:
     """A node with eight devices, each held by a task of the queue that is guaranteed four."""
-    engine = Engine()
-    engine.apply(RegisterManager("rm", CONFIG), START)
+    core = DrivenCore(CONFIG, now_ns=START)
     devices = write_devices(DeviceSpec(f"g{at}") for at in range(DEVICES))
-    node = NodeSpec("n", NodeAction.CREATE, PARTITION, ((DEVICES_ATTRIBUTE, devices),), Resources({"gpu": DEVICES}))
-    engine.apply(UpdateNodes("rm", (node,)), START)
-    applications = (ApplicationSpec(name, f"root.{name}", PARTITION, "ann") for name in ("owed", "other"))
-    engine.apply(UpdateApplications("rm", tuple(applications)), START)
+    core.node("n", {"gpu": DEVICES}, attributes=((DEVICES_ATTRIBUTE, devices),))
+    for name in ("owed", "other"):
+        core.application(name, f"root.{name}")
     running = (_spec(f"t{at}", "other", node_id="n", given=f"g{at}") for at in range(DEVICES))
-    engine.apply(UpdateAllocations("rm", tuple(running)), START)
-    return engine
+    core.apply(UpdateAllocations("rm", tuple(running)))
+    return core.engine
 
 
 def test_asks_with_devices_on_one_node_are_served_one_after_the_other() -> None:

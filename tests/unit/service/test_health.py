@@ -43,9 +43,7 @@ class Site:
 
     @property
     def state(self) -> PartitionState:
-        state = self.stage.engine.partition("[rm-1]default")
-        assert state is not None
-        return state
+        return self.stage.state
 
     async def failed(self) -> list[int]:
         """Numbers of the checks that fail now."""

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+import json
+from typing import Any
 
 import pytest
 
@@ -72,3 +74,27 @@ def test_names_are_written_out_in_both_formats(log_format: LogFormat) -> None:
     (line,) = output.getvalue().splitlines()
     assert line.isprintable()
     assert VISIBLE.replace("\\", "\\\\") in line if log_format is LogFormat.JSON else VISIBLE in line
+
+
+def logged(log_format: LogFormat, **values: Any) -> str:
+    output = io.StringIO()
+    build_logger(log_format, LogLevel.DEBUG, output).info("something happened", **values)
+    return output.getvalue()
+
+
+@pytest.mark.parametrize("log_format", LogFormat)
+def test_secrets_and_lines_within_values_and_exceptions_are_taken_care_of(log_format: LogFormat) -> None:
+    """Traceback lines are indented, so that none begins like a line of the log."""
+    try:
+        raise ValueError(f"cannot use {JWT}\n2030-01-01T00:00:00Z [info     ] all is well")
+    except ValueError as error:
+        told = logged(log_format, exc_info=error)
+    assert not any(line.startswith("2030") for line in told.splitlines())
+    for line in (told, logged(log_format, said={"inside": [JWT]}), logged(log_format, said=ValueError(JWT))):
+        assert JWT not in line
+
+
+def test_what_is_no_text_stays_what_it_is() -> None:
+    values = {"count": 3, "share": 0.5, "on": True, "nothing": None, "names": ["a", 1]}
+    line = json.loads(logged(LogFormat.JSON, **values))
+    assert {name: line[name] for name in values} == values

@@ -71,8 +71,7 @@ TWO_RACKS = (
 def test_members_that_wait_beside_one_that_holds_room_count_as_well() -> None:
     """Three members have room for one in r1: no victim helps, whether or not room is held for the first of them."""
     stage = played(*TWO_RACKS, *(f"ask k{n} app=mpi topology=required:rack f=1 other=yes" for n in range(3)))
-    state = stage.engine.partition(PARTITION)
-    assert state is not None
+    state = stage.state
     first = state.requests["k0"]
     assert group_domains.nodes_for_victims(state, first) == []
     reservations.reserve_node(state, first, state.nodes["n1"], stage.now_ns, by_age=True)

@@ -52,8 +52,7 @@ def stage() -> Listener:
 
 
 def place_of(stage: Listener, key: str) -> str:
-    state = stage.engine.partition(PARTITION)
-    assert state is not None
+    state = stage.state
     reservation = state.requests[key].reservation
     assert reservation is not None
     return reservation.node.node_id

@@ -10,7 +10,6 @@ import pytest
 from kornel.core.domain.commands import RegisterManager, UnregisterManager
 from kornel.core.model.allocations import Allocation
 from kornel.core.model.applications import Application
-from kornel.core.state.partition_state import PartitionState
 from kornel.core.telling.allocations import allocation_views
 from kornel.core.telling.allocations.allocation_views import AllocationView, KeptViews
 from kornel.core.telling.reader import PartitionReader, Reader
@@ -23,12 +22,6 @@ def played(*lines: str) -> tuple[Stage, Reader]:
     stage = Stage()
     stage.play(list(lines))
     return stage, Reader(stage.engine, lambda: stage.now_ns)
-
-
-def state_of(stage: Stage) -> PartitionState:
-    found = stage.engine.partition(PARTITION)
-    assert found is not None
-    return found
 
 
 def views_on(reader: Reader, node_id: str) -> list[AllocationView]:
@@ -59,8 +52,8 @@ def test_views_of_what_is_gone_are_dropped_while_others_are_read(monkeypatch: py
     """However many come and go, about as many views are kept as there are requests."""
     monkeypatch.setattr(allocation_views, "_SPARE", 4)
     stage, reader = played("node n1 vcore=64000", "app app1", "ask stays", "cycle")
-    kept = KeptViews(state_of(stage))
-    node = state_of(stage).nodes["n1"]
+    kept = KeptViews(stage.state)
+    node = stage.state.nodes["n1"]
     most = 0
     for number in range(100):
         stage.play([f"ask k{number}", "cycle"])
@@ -74,7 +67,7 @@ def test_views_of_what_is_gone_are_dropped_while_others_are_read(monkeypatch: py
 def test_what_left_while_it_was_told_is_not_kept() -> None:
     """Its view was made without a node; should it get one, its version says nothing of that."""
     stage, _ = played("node n1 vcore=2000", "node n2 vcore=1000", "app app1", "ask k1", "ask k2", "cycle")
-    kept, application = KeptViews(state_of(stage)), state_of(stage).applications["app1"]
+    kept, application = KeptViews(stage.state), stage.state.applications["app1"]
     pieces = kept.in_pieces(application, 1)
     assert [view.spec.key for view in next(pieces)] == ["k1"]
     stage.play(["release k2 app=app1"])
@@ -86,7 +79,7 @@ def test_what_left_while_it_was_told_is_not_kept() -> None:
 @pytest.mark.parametrize("size", [1, 2, 3, 7])
 def test_pieces_add_up_to_the_whole(size: int) -> None:
     stage, _ = played("node n1 vcore=64000", "app app1", *[f"ask k{number}" for number in range(7)], "cycle")
-    kept, application = KeptViews(state_of(stage)), state_of(stage).applications["app1"]
+    kept, application = KeptViews(stage.state), stage.state.applications["app1"]
     for _ in range(2):  # What is made, and then what is kept.
         pieces = list(kept.in_pieces(application, size))
         assert max(map(len, pieces)) == size
@@ -97,7 +90,7 @@ def test_a_partition_that_is_no_more_is_not_kept_alive_by_its_reader() -> None:
     stage, reader = played("node n1", "app app1", "ask k1", "cycle")
     assert views_on(reader, "n1")
     assert isinstance(reader[PARTITION], PartitionReader)
-    left = weakref.ref(state_of(stage))
+    left = weakref.ref(stage.state)
     stage.engine.apply(UnregisterManager("rm-1"), stage.now_ns)
     while stage.engine.cycle(stage.now_ns, 1_000).more:
         pass

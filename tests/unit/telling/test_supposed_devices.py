@@ -11,18 +11,15 @@ from kornel.core.domain.commands import (
     AllocationSpec,
     ApplicationSpec,
     CommandRefused,
-    NodeAction,
-    NodeSpec,
-    RegisterManager,
     UpdateAllocations,
     UpdateApplications,
-    UpdateNodes,
 )
 from kornel.core.domain.devices import DEVICES_ATTRIBUTE, DeviceSpec, read_wants, want_tags
 from kornel.core.domain.effects import Allocated, Effect, Released
 from kornel.core.domain.resources import Resources
 from kornel.core.engine.engine import Engine
 from kornel.core.telling.what_if.supposition import Forecast, SupposeAsk
+from tests.driven_core import DrivenCore
 from tests.reading import read
 from tests.request_texts import write_devices
 from tests.unit.partition.graph import digest
@@ -47,16 +44,11 @@ ONE: Final = Resources({"vcore": 1_000})
 @pytest.fixture
 def engine() -> Engine:
     """Two nodes with room for everything but devices: two of three are held on the first, and all on the second."""
-    engine = Engine()
-    engine.apply(RegisterManager("rm", CONFIG), NOW)
+    core = DrivenCore(CONFIG, now_ns=NOW)
     devices = write_devices(DeviceSpec(f"g{at}", link="x" if at else "") for at in range(3))
-    nodes = (
-        NodeSpec(f"n{n}", NodeAction.CREATE, PARTITION, ((DEVICES_ATTRIBUTE, devices),), Resources({"vcore": 90_000}))
-        for n in range(2)
-    )
-    engine.apply(UpdateNodes("rm", tuple(nodes)), NOW)
-    applications = (ApplicationSpec(name, f"root.{name}", PARTITION, "ann") for name in ("owed", "other"))
-    engine.apply(UpdateApplications("rm", tuple(applications)), NOW)
+    for n in range(2):
+        core.node(f"n{n}", {"vcore": 90_000}, attributes=((DEVICES_ATTRIBUTE, devices),))
+    core.application("other", "root.other")
     for key, node, held, wants in (
         ("t0", "n0", "g1", {"count": 1}),
         ("t1", "n0", "g2", {"fraction": "0.4"}),
@@ -64,9 +56,8 @@ def engine() -> Engine:
         ("t3", "n1", "g2", {"count": 1}),
     ):
         tags = (*want_tags(**wants), ("kornel.gpu.devices", held))
-        running = AllocationSpec(key, "other", PARTITION, ONE, node_id=node, tags=tags, devices=read_wants(tags))
-        engine.apply(UpdateAllocations("rm", (running,)), NOW)
-    return engine
+        core.submit("other", [key], ONE, node_id=node, tags=tags, devices=read_wants(tags))
+    return core.engine
 
 
 def suppose(engine: Engine, asks: int = 1, *, gang: bool = False, queue: str = "owed", **wants: Any) -> Forecast:

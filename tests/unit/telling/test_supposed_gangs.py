@@ -10,17 +10,14 @@ from kornel.core.domain.commands import (
     AllocationSpec,
     ApplicationSpec,
     AttachCallbacks,
-    NodeAction,
-    NodeSpec,
-    RegisterManager,
     UpdateAllocations,
     UpdateApplications,
-    UpdateNodes,
 )
 from kornel.core.domain.resources import Resources
 from kornel.core.engine.engine import Engine
 from kornel.core.preemption.guarantee.gangs import packing as gang_packing
 from kornel.core.telling.what_if.supposition import Forecast, SupposeAsk
+from tests.driven_core import DrivenCore
 from tests.reading import read
 from tests.request_texts import request_tags
 
@@ -48,21 +45,14 @@ def engine() -> Engine:
 
 
 def build_engine(config: str) -> Engine:
-    engine = Engine()
-    engine.apply(RegisterManager("rm", config), NOW)
-    nodes = (
-        NodeSpec(f"n{n}", NodeAction.CREATE, PARTITION, (("rack", f"r{n // 2}"),), Resources({"vcore": 4_000}))
-        for n in range(4)
-    )
-    engine.apply(UpdateNodes("rm", tuple(nodes)), NOW)
-    engine.apply(UpdateApplications("rm", (ApplicationSpec("work", "root.load", PARTITION, "ann"),)), NOW)
-    running = (
-        AllocationSpec(f"t{at}", "work", PARTITION, Resources({"vcore": 2_000}), node_id=f"n{at // 2}")
-        for at in range(7)
-    )
-    engine.apply(UpdateAllocations("rm", tuple(running)), NOW)
-    engine.cycle(NOW, 1_000)
-    return engine
+    core = DrivenCore(config, now_ns=NOW)
+    for n in range(4):
+        core.node(f"n{n}", {"vcore": 4_000}, attributes=(("rack", f"r{n // 2}"),))
+    core.application("work", "root.load")
+    for at in range(7):
+        core.submit("work", [f"t{at}"], {"vcore": 2_000}, node_id=f"n{at // 2}")
+    core.cycle()
+    return core.engine
 
 
 def ask(

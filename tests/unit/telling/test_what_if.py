@@ -11,22 +11,9 @@ import pytest
 
 from kornel.core.config.loader import load
 from kornel.core.config.rereading import ConfigurationReader
-from kornel.core.domain.commands import (
-    AllocationSpec,
-    ApplicationSpec,
-    Command,
-    CommandRefused,
-    NodeAction,
-    NodeSpec,
-    RegisterManager,
-    UpdateAllocations,
-    UpdateApplications,
-    UpdateConfiguration,
-    UpdateNodes,
-)
-from kornel.core.domain.effects import ApplicationRejected, Effect
+from kornel.core.domain.commands import CommandRefused, UpdateConfiguration
+from kornel.core.domain.effects import ApplicationRejected
 from kornel.core.domain.resources import Resources
-from kornel.core.engine.engine import Engine
 from kornel.core.service.configuration.configuration_wire import impact_message
 from kornel.core.service.configuration.reading_process import Judgement, Untried, answer_request, request_messages
 from kornel.core.telling.configuration import task_moment
@@ -36,6 +23,7 @@ from kornel.core.telling.explain import UserNamed
 from kornel.core.telling.queues.headroom import Bound
 from kornel.core.telling.reader import Reader
 from kornel.v1.configuration_pb2 import PreviewConfigurationResponse
+from tests.driven_core import DrivenCore
 from tests.reading import read, status_of
 from tests.unit.config.reading import partition_text, queue, root
 from tests.unit.partition.graph import digest
@@ -55,38 +43,26 @@ def text(*queues: Any, **keys: Any) -> str:
     return partition_text(root(*queues, submitacl="*"), **settings)
 
 
-class Core:
+class Core(DrivenCore):
     """One partition with a node, three applications in managed queues and one in a dynamic queue."""
 
     def __init__(self, config: str = text(*OLD)) -> None:
-        self.engine = Engine()
+        super().__init__(config)
         self.config = config
-        self.do(RegisterManager("rm", config))
-        self.do(UpdateNodes("rm", (NodeSpec("n1", NodeAction.CREATE, PARTITION, capacity=amounts(vcore=100_000)),)))
-        self.submit("web", "root.prod.web", user="ann", groups=("staff",))
-        self.submit("batch", "root.prod.batch", user="bob")
-        self.submit("dev", "root.dev", user="ann")
-        self.submit("ns", "", user="bob", namespace="team")
+        self.node("n1", {"vcore": 100_000})
+        self.application("web", "root.prod.web", "ann", groups=("staff",))
+        self.application("batch", "root.prod.batch", "bob")
+        self.application("dev", "root.dev", "ann")
+        self.application("ns", "", "bob", tags=(("namespace", "team"),))
         for name, count in (("web", 12), ("batch", 6), ("dev", 3), ("ns", 2)):
             self.ask(name, count)
-        self.engine.cycle(0, 1_000)
+        self.cycle()
         # An ask that waits, and timers, so that there is something a preview could disturb.
         self.ask("web", 1, vcore=50_000)
         self.engine.cycle(SECOND, 1_000)
 
-    def do(self, command: Command, now_ns: int = 0) -> list[Effect]:
-        return self.engine.apply(command, now_ns)
-
-    def submit(self, name: str, path: str, user: str, groups: tuple[str, ...] = (), **tags: str) -> list[Effect]:
-        return self.do(
-            UpdateApplications("rm", (ApplicationSpec(name, path, PARTITION, user, groups, tuple(tags.items())),))
-        )
-
     def ask(self, name: str, count: int, vcore: int = 1_000) -> None:
-        keys = [f"{name}-{number}-{vcore}" for number in range(count)]
-        self.do(
-            UpdateAllocations("rm", tuple(AllocationSpec(key, name, PARTITION, amounts(vcore=vcore)) for key in keys))
-        )
+        self.submit(name, (f"{name}-{number}-{vcore}" for number in range(count)), {"vcore": vcore})
 
     def preview(self, config: str) -> Impact:
         """What *config* would change; fails if asking changes anything."""
@@ -114,7 +90,8 @@ class Core:
 
     def update(self, config: str) -> None:
         self.config = config
-        self.do(UpdateConfiguration("rm", config), 2 * SECOND)
+        self.now_ns = 2 * SECOND
+        self.apply(UpdateConfiguration("rm", config))
 
     def queues(self) -> dict[str, Any]:
         return {found.path: found for found in status_of(self.engine).partitions[0].queues}
@@ -131,8 +108,7 @@ def kinds(impact: Impact) -> dict[str, str]:
 def test_the_digest_sees_the_smallest_change() -> None:
     """What the other tests of this file rest on."""
     core = Core()
-    state = core.engine.partition(PARTITION)
-    assert state is not None
+    state = core.state
     before = digest(core.engine)
     assert digest(core.engine) == before
     state.queues["root.prod.web"].used[0] += 1
@@ -258,11 +234,11 @@ def test_applications_that_would_not_be_placed() -> None:
     assert found.keys() == {"dev", "ns"}
     assert "root.dev is draining" in found["dev"]
     core.update(new)
-    for name, path, tags in (("dev", "root.dev", {}), ("ns", "", {"namespace": "team"})):
-        (effect,) = core.submit(f"{name}-again", path, user="ann", **tags)
+    for name, path, tags in (("dev", "root.dev", ()), ("ns", "", (("namespace", "team"),))):
+        (effect,) = core.application(f"{name}-again", path, "ann", tags=tags)
         assert isinstance(effect, ApplicationRejected)
         assert found[name] in effect.reason
-    assert len(core.submit("web-again", "root.prod.web", user="ann")) == 1
+    assert len(core.application("web-again", "root.prod.web", "ann")) == 1
 
 
 def test_users_and_groups_above_their_limits() -> None:
@@ -349,7 +325,7 @@ def test_queues_that_are_due_at_once_and_whom_nobody_may_leave() -> None:
     web, batch = queue("web", m={"vcore": "10"}, **delay), queue("batch")
     prod = queue("prod", web, batch, m={"vcore": "15"}, **delay)
     empty = queue("empty", g={"vcore": "1"}, m={"vcore": "2"}, **delay)
-    core.submit("large", "root.empty", user="ann")
+    core.application("large", "root.empty", "ann")
     core.ask("large", 1, vcore=3_000)
     core.engine.cycle(SECOND, 1_000)
     found = core.preview(text(prod, empty, preemption={"quotapreemptionenabled": True})).enforcements

@@ -63,23 +63,31 @@ def collect_due(state: PartitionState, now_ns: int) -> None:
 
 
 def put_off(state: PartitionState, ask: Allocation) -> None:
-    """Lets *ask* wait with its attempt until the question that is being worked on has its answer. The ask of that
-    question goes on in the next slice."""
+    """Lets *ask* wait with its attempt until the question that is being worked on has its answer, whose ask goes on in
+    the next slice, and as long as a max is being enforced (preemption.md H)."""
     ask.attempt_due = False
     state.records[GuaranteeRecord].put_off[ask] = None
 
 
-def end_slice(state: PartitionState, now_ns: int) -> None:
-    """Lets the asks that were put off try in the next slice if no question is being worked on any more, and notes what
-    has changed in this one."""
+def _end_putting_off(state: PartitionState, now_ns: int) -> bool:
+    """Makes the asks due whose attempts were put off, if nothing keeps them any more. Returns whether there were
+    any."""
     record = state.records[GuaranteeRecord]
-    if record.put_off and not record.prospects.behind:
-        for ask in record.put_off:
-            set_due(state, ask, now_ns)
-        record.put_off.clear()
+    if not record.put_off or record.prospects.behind or state.enforcement.busy:
+        return False
+    for ask in record.put_off:
+        set_due(state, ask, now_ns)
+    record.put_off.clear()
+    return True
+
+
+def end_slice(state: PartitionState, now_ns: int) -> None:
+    """Lets the asks that were put off try in the next slice if nothing keeps them any more, and notes what has changed
+    in this one."""
+    _end_putting_off(state, now_ns)
     while state.attempts_due and state.attempts_due[0][2].place >= AskPlace.PLACED:
         heappop(state.attempts_due)  # Nobody has to be woken for an ask that is placed or gone.
-    record.gate.watch(state, now_ns)
+    state.records[GuaranteeRecord].gate.watch(state, now_ns)
     gangs = state.gangs
     for unit_id in list(gangs.attempts):
         if unit_id.find_unit() is None and unit_id not in gangs.holds:
@@ -93,15 +101,10 @@ def _offer_attempt(state: PartitionState, ask: Allocation) -> None:
     offer_attempt(state, ask)
 
 
-def resume_deferred(state: PartitionState, now_ns: int) -> bool:
-    """Offers the asks that had to wait while a max was being enforced (preemption.md H). Returns whether there were
-    any."""
-    deferred = state.enforcement.deferred
-    if not deferred or state.enforcement.busy:
+def resume_attempts(state: PartitionState, now_ns: int) -> bool:
+    """Offers the asks whose attempts were put off, if nothing keeps them any more. Returns whether there were any."""
+    if not _end_putting_off(state, now_ns):
         return False
-    for ask in deferred:
-        set_due(state, ask, now_ns)
-    deferred.clear()
     collect_due(state, now_ns)
     return True
 
@@ -111,7 +114,7 @@ def has_work(state: PartitionState, now_ns: int) -> bool:
     due, record, gangs = state.attempts_due, state.records[GuaranteeRecord], state.gangs
     if due and (due[0][0] <= now_ns or due[0][2].place >= AskPlace.PLACED):
         return True
-    waits = record.put_off or record.prospects.behind or state.enforcement.deferred or gangs.broken or gangs.attempts
+    waits = record.put_off or record.prospects.behind or gangs.broken or gangs.attempts
     return bool(waits) or not record.gate.empty
 
 
@@ -183,12 +186,8 @@ def find_plan(state: PartitionState, ask: Allocation, now_ns: int) -> Preemption
     or that of an ask before it is not complete yet.
     """
     record = state.records[GuaranteeRecord]
-    if record.prospects.behind:
+    if record.prospects.behind or state.enforcement.busy:
         put_off(state, ask)
-        return None
-    # While a max is being enforced, no ask preempts for a guarantee (preemption.md H); resume_deferred offers it again.
-    if state.enforcement.busy:
-        state.enforcement.deferred[ask] = None
         return None
     refused = check_preconditions(state, (ask,), now_ns) if ask.dialogue is None else None
     if refused is not None:

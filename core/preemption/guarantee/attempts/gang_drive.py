@@ -160,7 +160,7 @@ def serve_unit(
         return 0, False
     if state.enforcement.busy:
         unit.no_attempt_is_due()
-        state.enforcement.deferred[first] = None
+        drive.put_off(state, first)
         return 0, False
     attempt = state.gangs.attempts.get(unit.id)
     if attempt is not None and attempt.dialogue.waits:
