@@ -213,6 +213,8 @@ def _application_lines(found: pb.ApplicationReport, now_ns: int) -> Iterator[str
         f"{format_count(found.pending_ask_count, 'ask')} pending,"
         f" {format_count(found.allocation_count, 'allocation')}{holds}"
     )
+    for remark in found.remarks:
+        yield from wrap_text(remark)
     for group in found.groups:
         yield ""
         if group.ask_count > 1:

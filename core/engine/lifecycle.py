@@ -41,8 +41,8 @@ def fire_event(
         return
     before = application.state
     application.enter_state(target, now_ns)
-    admission.state_changed(application, before)
     application.timer_ns = None
+    admission.state_changed(state, application, before)
     name = application.application_id
     if target is not _REJECTED:
         where = (state.name, application.queue.path, application.user, application.submitted_ns)
@@ -116,8 +116,11 @@ def allocation_added(state: PartitionState, application: Application, *, placeho
 
 
 def asks_withdrawn(state: PartitionState, application: Application, now_ns: int) -> None:
-    """Completes *application* if the asks that were withdrawn were all that it had left."""
-    if application.asks or application.allocations:
+    """Completes *application* if the asks that were withdrawn were all that it had left, or ends its start."""
+    if application.asks:
+        return
+    if application.allocations:
+        admission.end_start(application)
         return
     if application.state not in (AppState.FAILING, AppState.COMPLETING):
         fire_event(state, application, AppEvent.COMPLETE, now_ns)

@@ -105,7 +105,7 @@ class RestApplication:
                 ApplicationHandlers(reader),
                 UserHandlers(reader),
                 EventHandlers(services.events, self._streams),
-                ExplanationHandlers(managers, services.events),
+                ExplanationHandlers(managers),
                 health.HealthHandlers(services.health, services.ready),
                 DumpHandlers(
                     managers,

@@ -1,54 +1,35 @@
-"""Explains why work waits and what was preempted for what, for the web page. YuniKorn has no such routes."""
+"""Explains why work waits, for the web page. YuniKorn has no such route."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any, Final
+from typing import Final
 
-import orjson
 from starlette.requests import Request
 from starlette.types import ASGIApp
 
-from kornel.core.domain.effects import PreemptionDecided
-from kornel.core.rest.answers import JSON, Answer, json_answer, json_headers
+from kornel.core.rest.answers import json_answer
 from kornel.core.rest.errors import RestError
 from kornel.core.rest.handlers.places import partition_of, partition_or_none
-from kornel.core.rest.queries import query_of, read_positive, read_unsigned
-from kornel.core.rest.rows import IN_PARTITION, NAME, POSITIVE, UNSIGNED, Parameter, Row
-from kornel.core.rest.turns import encode_list
-from kornel.core.service.events.event_journal import EventJournal
+from kornel.core.rest.queries import query_of
+from kornel.core.rest.rows import IN_PARTITION, NAME, Parameter, Row
 from kornel.core.service.managers.managers import Managers
 from kornel.core.telling.allocations.explanation import Report
-from kornel.core.telling.encoding.yunikorn.explanations import (
-    DECISION,
-    DECISION_BATCH,
-    EXPLANATION,
-    DecisionBatch,
-    NumberedDecision,
-    write_explanation,
-)
+from kornel.core.telling.encoding.yunikorn.explanations import EXPLANATION, write_explanation
 from kornel.core.telling.explain import Named, NamedOnNode, NodeUse
 from kornel.core.telling.nodes.node_reports import AskOnNode, NodeReport
 
-MOST_DECISIONS: Final = 1_000
-"""The most decisions in one answer, whatever a client asks for."""
 _SUBJECTS: Final = (
     Parameter("key", "Key of an ask or allocation, or an application ID.", NAME),
     Parameter("node", "A node: why the ask is not there; without key: why the node is used as it is.", NAME),
 )
 _NO_SUBJECT: Final = {400: "Neither key nor node.", 404: "No such partition or node, or nothing has this key."}
-_NUMBERS: Final = (
-    Parameter("start", "Number of the first decision; without it, the answer has the newest.", UNSIGNED),
-    Parameter("limit", "The most entries to look at; never more than 1000.", POSITIVE),
-)
 
 
 class ExplanationHandlers:
-    """Serves ``/explain`` and ``/preemptions`` of a partition, and the list of the kinds of preemption."""
+    """Serves ``/explain`` of a partition."""
 
-    def __init__(self, managers: Managers, journal: EventJournal) -> None:
+    def __init__(self, managers: Managers) -> None:
         self._managers = managers
-        self._journal = journal
 
     @Row(f"{IN_PARTITION}/explain", "explain", "Explanations", EXPLANATION, _SUBJECTS, _NO_SUBJECT, ours=True)
     async def explain(self, request: Request) -> ASGIApp:
@@ -76,26 +57,3 @@ class ExplanationHandlers:
         if not node:
             return reader.explain(Named(key))
         return reader.explain(NamedOnNode(key, node)) if key else reader.explain(NodeUse(node))
-
-    @Row(f"{IN_PARTITION}/preemptions", "preemptions", "Explanations", DECISION_BATCH, _NUMBERS, ours=True, long=True)
-    async def preemptions(self, request: Request) -> ASGIApp:
-        """Returns decisions to preempt, the oldest first.
-
-        These are attempts that had a result. Their numbers have gaps where other decisions were made."""
-        name = partition_of(self._managers.reader, request).name
-        query = query_of(request)
-        count = min(read_positive(query, "limit", MOST_DECISIONS), MOST_DECISIONS)
-        ring = self._journal.decisions
-        start = (
-            max(read_unsigned(query, "start", 0), ring.lowest_id) if query.get("start") else ring.newest_start(count)
-        )
-        found = ring.get(start, count) or ()
-        next_id = start + len(found) if found else ring.next_id
-        head = DECISION_BATCH.write(DecisionBatch(self._journal.instance, ring.lowest_id, next_id))
-        documents: Iterator[dict[str, Any]] = (
-            DECISION.write(NumberedDecision(start + place, entry.next_event, entry.what))
-            for place, entry in enumerate(found)
-            if isinstance(entry.what, PreemptionDecided) and entry.what.partition == name
-        )
-        body = b"".join((await encode_list(documents)).chunks).rstrip(b"\n")
-        return Answer([orjson.dumps(head)[:-1], b',"preemptions":', body, b"}\n"], JSON, headers=json_headers())

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from itertools import chain, islice
 from types import MappingProxyType
 from typing import Final
 
@@ -16,6 +17,9 @@ from kornel.core.model.shapes import ResourceTypes
 from kornel.core.state.options import MOST_ENDED
 
 REMEMBERED_NS: Final = 72 * 3600 * 10**9
+
+LOOKED_AT: Final = 100
+"""The most ended and rejected applications that are looked at for one."""
 
 _FAILING: Final = frozenset({AppState.FAILING, AppState.FAILED})
 _NOTHING_SPENT: Final[Mapping[tuple[SpentKind, str], Resources]] = MappingProxyType({})
@@ -131,6 +135,19 @@ class Past:
     def finished_applications(self, now_ns: int) -> list[EndedApplication]:
         """Returns the ended applications that are still remembered at *now_ns*, the oldest first."""
         return [ended for ended in self._finished if ended.ended_ns + REMEMBERED_NS > now_ns]
+
+    def describe_end(self, application_id: str, now_ns: int) -> str:
+        """Returns a text about how *application_id* ended lately, or why it was rejected; empty: nothing is known.
+
+        Only the latest few are looked at, because asks for applications that are gone may come by the thousand.
+        """
+        latest = chain(islice(reversed(self._finished), LOOKED_AT), islice(reversed(self._rejected), LOOKED_AT))
+        past = next((past for past in latest if past.spec.application_id == application_id), None)
+        if past is None:
+            return ""
+        timed_out = past.state is AppState.FAILED and any(group.timed_out for group in past.groups)
+        why = f": {past.reason}" if past.reason else ", because its placeholders timed out" if timed_out else ""
+        return f"; one of that name was {past.state} {(now_ns - past.ended_ns) // 10**9} s ago{why}"
 
     def rejected_applications(self, now_ns: int) -> list[EndedApplication]:
         """Returns the rejected applications that are still remembered at *now_ns*, the oldest first."""

@@ -872,6 +872,7 @@ class ApplicationReport(_message.Message):
     GROUP_COUNT_FIELD_NUMBER: _builtins.int
     GROUPS_FIELD_NUMBER: _builtins.int
     PREEMPTED_FIELD_NUMBER: _builtins.int
+    REMARKS_FIELD_NUMBER: _builtins.int
     application_id: _builtins.str
     """Its ID."""
     queue: _builtins.str
@@ -898,6 +899,10 @@ class ApplicationReport(_message.Message):
     def preempted(self) -> _containers.RepeatedCompositeFieldContainer[Global___PreemptedWork]:
         """What it lost lately, latest first."""
 
+    @_builtins.property
+    def remarks(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Sentences about the application as a whole: placeholders that timed out, or since when it has asked for nothing."""
+
     def __init__(
         self,
         *,
@@ -911,10 +916,11 @@ class ApplicationReport(_message.Message):
         group_count: _builtins.int = ...,
         groups: _abc.Iterable[Global___EqualAsks] | None = ...,
         preempted: _abc.Iterable[Global___PreemptedWork] | None = ...,
+        remarks: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["allocation_count", b"allocation_count", "application_id", b"application_id", "group_count", b"group_count", "groups", b"groups", "pending_ask_count", b"pending_ask_count", "preempted", b"preempted", "queue", b"queue", "state", b"state", "used", b"used", "user", b"user"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["allocation_count", b"allocation_count", "application_id", b"application_id", "group_count", b"group_count", "groups", b"groups", "pending_ask_count", b"pending_ask_count", "preempted", b"preempted", "queue", b"queue", "remarks", b"remarks", "state", b"state", "used", b"used", "user", b"user"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

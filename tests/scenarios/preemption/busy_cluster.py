@@ -20,7 +20,6 @@ from kornel.core.domain.commands import (
     ReleaseSpec,
     TerminationType,
     UpdateAllocations,
-    UpdateConfiguration,
 )
 from kornel.core.domain.effects import Allocated, Effect, PreemptionDecided, Released, SchedulingFailed
 from kornel.core.domain.resources import Resources
@@ -113,11 +112,6 @@ class BusyCluster(DrivenCore):
         """A task ends by itself, or an ask is withdrawn."""
         self._gone.add(key)
         self.release(self.specs[key].application_id, key)
-
-    def configure(self, queues: Queues) -> None:
-        """Other queues, under the same settings of preemption."""
-        self._queues = queues
-        self.apply(UpdateConfiguration(RM, self._configuration(queues)))
 
     def hear_of_scaling(self) -> None:
         """Hear of the asks that more nodes would help."""

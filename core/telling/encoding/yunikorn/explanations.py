@@ -1,15 +1,13 @@
-"""Writes explanations and decisions to preempt. YuniKorn has none; the names are those of ``kornel.v1`` in YuniKorn's
+"""Writes explanations. YuniKorn has none; the names are those of ``kornel.v1`` in YuniKorn's
 style."""
 
 from __future__ import annotations
 
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
-from kornel.core.domain.effects import PreemptionDecided, VictimRecord
-from kornel.core.domain.reasons import Outcome
+from kornel.core.domain.effects import VictimRecord
 from kornel.core.model.not_placed import Failure
 from kornel.core.preemption.foresight import LawTally, PreemptionOutlook, PreemptionVerdict
-from kornel.core.preemption.registry import allowed_by
 from kornel.core.telling.allocations.explanation import (
     ApplicationReport,
     AskReport,
@@ -203,6 +201,7 @@ APPLICATION_REPORT: Final = Document(
             "asks",
         ),
         "preempted": if_any(listed(PREEMPTED), "preempted"),
+        "remarks": if_any(TEXTS, "remarks"),
     },
 )
 
@@ -285,59 +284,3 @@ def write_explanation(found: Report | AskOnNode | NodeReport) -> dict[str, Any]:
         return {"node": NODE_REPORT.write(found)}
     assert isinstance(found, LostWork)
     return {"lost": PREEMPTED.write(found.preempted)}
-
-
-class NumberedDecision(NamedTuple):
-    """An attempt to preempt. ``number``: its number among all decisions; ``next_event``: the number of the event that
-    came next."""
-
-    number: int
-    next_event: int
-    decided: PreemptionDecided
-
-
-def _find_law(decided: PreemptionDecided) -> str:
-    if not decided.victims or decided.outcome is Outcome.WITHDRAWN:
-        return ""
-    return allowed_by(decided.kind)
-
-
-DECISION: Final = Document(
-    "PreemptionDecision",
-    NumberedDecision,
-    {
-        "id": always(COUNT, "number"),
-        "nextEventID": always(COUNT, "next_event"),
-        "time": always(TIME_NS, "decided.at_ns"),
-        "kind": always(TEXT, "decided.kind"),
-        "outcome": always(TEXT, "decided.outcome"),
-        "law": if_any(TEXT, made(_find_law, "decided")),
-        "allocationKey": if_any(TEXT, "decided.key"),
-        "applicationID": if_any(TEXT, "decided.application_id"),
-        "queueName": if_any(TEXT, "decided.queue"),
-        "nodeID": if_any(TEXT, "decided.node_id"),
-        "detail": if_any(TEXT, "decided.detail"),
-        "gangPlan": if_any(COUNT, "decided.gang_plan"),
-        "victims": if_any(listed(VICTIM), "decided.victims"),
-    },
-)
-
-
-class DecisionBatch(NamedTuple):
-    """The head of a batch of decisions, written before the decisions."""
-
-    instance: str
-    lowest_id: int
-    next_id: int
-
-
-DECISION_BATCH: Final = Document(
-    "PreemptionBatch",
-    DecisionBatch,
-    {
-        "InstanceUUID": always(TEXT, "instance"),
-        "lowestID": always(COUNT, "lowest_id"),
-        "nextID": always(COUNT, "next_id"),
-        "preemptions": apart(listed(DECISION), promised=True),
-    },
-)
