@@ -1532,7 +1532,9 @@ type ApplicationReport struct {
 	// The first few of them, those tried first in front.
 	Groups []*EqualAsks `protobuf:"bytes,9,rep,name=groups,proto3" json:"groups,omitempty"`
 	// What it lost lately, latest first.
-	Preempted     []*PreemptedWork `protobuf:"bytes,10,rep,name=preempted,proto3" json:"preempted,omitempty"`
+	Preempted []*PreemptedWork `protobuf:"bytes,10,rep,name=preempted,proto3" json:"preempted,omitempty"`
+	// Sentences about the application as a whole: placeholders that timed out, or since when it has asked for nothing.
+	Remarks       []string `protobuf:"bytes,11,rep,name=remarks,proto3" json:"remarks,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1633,6 +1635,13 @@ func (x *ApplicationReport) GetGroups() []*EqualAsks {
 func (x *ApplicationReport) GetPreempted() []*PreemptedWork {
 	if x != nil {
 		return x.Preempted
+	}
+	return nil
+}
+
+func (x *ApplicationReport) GetRemarks() []string {
+	if x != nil {
+		return x.Remarks
 	}
 	return nil
 }
@@ -2797,7 +2806,7 @@ const file_kornel_v1_explain_proto_rawDesc = "" +
 	"\rBlockedBefore\x12\x18\n" +
 	"\amessage\x18\x01 \x01(\tR\amessage\x12\x14\n" +
 	"\x05count\x18\x02 \x01(\x03R\x05count\x12\x17\n" +
-	"\alast_ns\x18\x03 \x01(\x03R\x06lastNs\"\xcd\x03\n" +
+	"\alast_ns\x18\x03 \x01(\x03R\x06lastNs\"\xe7\x03\n" +
 	"\x11ApplicationReport\x12%\n" +
 	"\x0eapplication_id\x18\x01 \x01(\tR\rapplicationId\x12\x14\n" +
 	"\x05queue\x18\x02 \x01(\tR\x05queue\x12\x14\n" +
@@ -2810,7 +2819,8 @@ const file_kornel_v1_explain_proto_rawDesc = "" +
 	"groupCount\x12,\n" +
 	"\x06groups\x18\t \x03(\v2\x14.kornel.v1.EqualAsksR\x06groups\x126\n" +
 	"\tpreempted\x18\n" +
-	" \x03(\v2\x18.kornel.v1.PreemptedWorkR\tpreempted\x1a7\n" +
+	" \x03(\v2\x18.kornel.v1.PreemptedWorkR\tpreempted\x12\x18\n" +
+	"\aremarks\x18\v \x03(\tR\aremarks\x1a7\n" +
 	"\tUsedEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\x03R\x05value:\x028\x01\"T\n" +
