@@ -115,8 +115,8 @@ def nodes(
         raise refuse_input("--sort sorts all nodes by stranded, the only order but that of their names")
     if sort:
         with Reader(core.grpc, core.timeout) as reader:
-            found = reader.nodes(pb.ListNodesRequest(partition=core.partition, only_draining=draining, stranded=True))
-        core.show(sort_stranded(found, limit), lambda: render_stranded(found, limit))
+            nodes = reader.nodes(pb.ListNodesRequest(partition=core.partition, only_draining=draining, stranded=True))
+        core.show(sort_stranded(nodes, limit), lambda: render_stranded(nodes, limit))
         return
     if by:
         if node or draining:

@@ -25,6 +25,7 @@ from kornel.core.domain.resources import Resources
 from kornel.core.engine.engine import Engine
 from kornel.core.model.queues import Queue
 from kornel.core.state.books import audit
+from kornel.core.state.options import EngineOptions
 from tests.examples import mark_rest_long
 from tests.oracles.priority_order import HIGHEST, LOWEST, Ask, Owner, Place, PriorityOracle
 
@@ -48,7 +49,7 @@ class World:
         self.leaves = [place for place in self._all(self.root) if not place.below]
         self._owners: list[tuple[Owner, Place]] = []
         self._asks = 0
-        self.engine = Engine(reservation_delay_ns=None)
+        self.engine = Engine(EngineOptions(reservation_delay_ns=None))
         partition = {"name": "default", "queues": [self._config(self.root)], "preemption": {"enabled": False}}
         config = {"partitions": [partition]}
         self.engine.apply(RegisterManager("rm", json.dumps(config)), SECOND)
