@@ -330,7 +330,7 @@ def _say_forecast(found: pb.WhatIfResponse) -> str:
     return ", ".join(parts)
 
 
-def _join_keys(victims: Sequence[pb.ForecastVictim]) -> str:
+def _join_keys(victims: Sequence[Any]) -> str:
     return _join_names([victim.key for victim in victims])
 
 

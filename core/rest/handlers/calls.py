@@ -180,6 +180,14 @@ OURS: Final = (
         ),
         summary="The queue that an application would get, were it submitted now; tag.NAME gives a tag.",
     )),
+    _document("Explain", Row(
+        f"{IN_PARTITION}/explain", "explain", "Explanations", parameters=(
+            Parameter("key", "Key of an ask or allocation, or an application ID.", NAME),
+            Parameter("node", "A node: why the ask is not there; without key: why the node is used as it is.", NAME),
+        ),
+        summary="Why an ask waits, what an application waits for, or who took an allocation's room; with a node, why"
+        " the ask is not there, or why the node is used as it is.",
+    ), service="ExplainService"),
     _document("ListDecisions", Row(
         f"{IN_PARTITION}/preemptions", "preemptions", "Explanations", parameters=(
             Parameter("start", "Number of the first decision; without it, the answer has the newest.", UNSIGNED),

@@ -7,6 +7,7 @@ from collections import abc as _abc
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
 from google.protobuf.internal import containers as _containers
+from kornel.v1 import events_pb2 as _events_pb2
 import builtins as _builtins
 import sys
 import typing as _typing
@@ -611,7 +612,7 @@ class PreemptionOutlook(_message.Message):
     node_id: _builtins.str
     """Node on which room would be made."""
     @_builtins.property
-    def victims(self) -> _containers.RepeatedCompositeFieldContainer[Global___ForecastVictim]:
+    def victims(self) -> _containers.RepeatedCompositeFieldContainer[_events_pb2.DecisionVictim]:
         """Who would have to leave, or, under way, who has still to."""
 
     @_builtins.property
@@ -627,7 +628,7 @@ class PreemptionOutlook(_message.Message):
         detail: _builtins.str = ...,
         not_before_ns: _builtins.int | None = ...,
         node_id: _builtins.str = ...,
-        victims: _abc.Iterable[Global___ForecastVictim] | None = ...,
+        victims: _abc.Iterable[_events_pb2.DecisionVictim] | None = ...,
         protections: _abc.Iterable[Global___Protection] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_not_before_ns", b"_not_before_ns", "not_before_ns", b"not_before_ns"]  # noqa: Y015
@@ -782,13 +783,13 @@ class PreemptedWork(_message.Message):
     alternatives: _builtins.str
     """Which other nodes came into question. Empty: none were looked for."""
     @_builtins.property
-    def victim(self) -> Global___ForecastVictim:
+    def victim(self) -> _events_pb2.DecisionVictim:
         """Who."""
 
     def __init__(
         self,
         *,
-        victim: Global___ForecastVictim | None = ...,
+        victim: _events_pb2.DecisionVictim | None = ...,
         at_ns: _builtins.int = ...,
         kind: _builtins.str = ...,
         taken_by: _builtins.str = ...,
