@@ -51,21 +51,17 @@ def choose_saved(devices: NodeDevices, request: DeviceRequest, ask: Allocation) 
     return [name for free, name in max(most, key=lambda group: sum(free for free, _ in group), default=()) if free]
 
 
-def could_serve(node: Node, before: Iterable[Reservation], requests: Iterable[DeviceRequest]) -> bool:
-    """Tells whether asks for all *requests* would find their devices on *node*, beside those of the saved claims
-    *before*, if everybody ended who may run elsewhere."""
+def count_left(node: Node, before: Iterable[Reservation], request: DeviceRequest) -> int:
+    """Returns the number of asks for *request* that would find their devices on *node*, beside those of the saved
+    claims *before*, if everybody ended who may run elsewhere."""
     if node.devices is None:
-        return False
-    empty = node.devices.copy_unkept({ask for device in node.devices for ask in device.kept})
+        return 0
+    left = node.devices.copy_unkept({ask for device in node.devices for ask in device.kept})
     for holder in [other for device in node.devices for other in device.holders if not other.spec.required_node]:
-        empty.give_back(holder)
-    saved = [claim.ask.shape.devices for claim in before]
-    for request in (*filter(None, saved), *requests):
-        taken = choose_devices(empty, request)
-        if taken is None:
-            return False
-        empty.put_on_paper(taken)
-    return True
+        left.give_back(holder)
+    for wanted in filter(None, [claim.ask.shape.devices for claim in before]):
+        left.put_on_paper(choose_devices(left, wanted) or ())
+    return left.count_room(request)
 
 
 def _choose_whole(usable: Iterable[Device], count: int, *, linked: bool) -> list[Device] | None:

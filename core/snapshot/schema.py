@@ -136,6 +136,7 @@ from kornel.core.state.history.event_log import EventLog
 from kornel.core.state.history.events import Recorder
 from kornel.core.state.history.past import EndedApplication, EndedGroup, Past
 from kornel.core.state.history.recent_victims import RecentVictim, RecentVictims
+from kornel.core.state.options import EngineOptions
 from kornel.core.state.partition_state import PartitionState
 from kornel.core.state.records import notices
 from kornel.core.state.records.enforcement import Enforcement, ProtectedBy, Protection, Remainder, Standing
@@ -191,7 +192,7 @@ FUNCTIONS: Final = {
     **named_of(gang_turns, "_end_gathering"),
     **named_of(gang_vetting, "_note_answer"),
     **named_of(inquiries, "_put_in_turn"),
-    **named_of(lifecycle, "_end_state", "_expire_rejected"),
+    **named_of(lifecycle, "_end_state", "_forget_old"),
     **named_of(lapsing, "_look_at", "_look_at_gang"),
     **named_of(limit_savings, "_look_at"),
     "partition.scheduling.loans._do_nothing": partition_state._do_nothing,
@@ -289,6 +290,7 @@ VALUES_OF_SHIMS: Final = (
     Kept(UpdateConfiguration, "rm_id config policy_group extra_config of_file"),
     Kept(StateEntry, "at_ns state"),
     Kept(OperatorDrain, "by at_ns"),
+    Kept(EngineOptions, "reservation_delay_ns reservation_percent ended"),
     Kept(RegisteredManager, "rm_id version policy_group build_info registered_ns"),
     Kept(TopologyLevel, "name attribute"),
     Kept(TopologyRequest, "wish level slice_size flaw"),
@@ -505,9 +507,10 @@ PARTITIONS: Final = (
     ),
     Kept(EndedGroup, "name made resources replaced timed_out"),
     Kept(
-        EndedApplication, "spec queue user state submitted_ns started_ns ended_ns states most_used groups spent reason"
+        EndedApplication,
+        "spec queue user state submitted_ns started_ns ended_ns states most_used groups spent reason removed",
     ),
-    Kept(Past, "_finished _rejected"),
+    Kept(Past, "most looks_ns _finished _rejected"),
     Kept(RecentVictim, "record decided"),
     Kept(RecentVictims, "_victims"),
     Kept(

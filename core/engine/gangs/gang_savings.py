@@ -17,7 +17,7 @@ from kornel.core.model.gang_units import UnitId
 from kornel.core.model.nodes import Node
 from kornel.core.model.shapes import Pairs, Shape, Vector, book_amounts
 from kornel.core.policies.claim_order import comes_before, owing_queues
-from kornel.core.policies.device_choice import could_serve
+from kornel.core.policies.device_choice import count_left
 from kornel.core.state.asks import savings
 from kornel.core.state.asks.reservations import reserve_node
 from kornel.core.state.books import ledger
@@ -110,7 +110,7 @@ class _Site:
             return True
         if self._wanted and self._wanted[0] != shape.devices:
             return False
-        return could_serve(self._node, self._before, [*self._wanted, shape.devices])
+        return count_left(self._node, self._before, shape.devices) > len(self._wanted)
 
     def _has_lapsed(self, pairs: Pairs) -> bool:
         """Tells whether a claim has lapsed here that lacked no more than the members here would."""

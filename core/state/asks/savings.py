@@ -21,7 +21,7 @@ from kornel.core.model.queues import Queue
 from kornel.core.model.shapes import Pairs, Vector, unbook_amounts
 from kornel.core.model.users import Account
 from kornel.core.policies.claim_order import line_key
-from kornel.core.policies.device_choice import could_serve
+from kornel.core.policies.device_choice import count_left
 from kornel.core.state.asks import finding, questions
 from kornel.core.state.asks.reservations import end_reservation
 from kornel.core.state.books import device_books, ledger
@@ -55,7 +55,7 @@ def can_save(node: Node, ask: Allocation, before: Iterable[Reservation]) -> bool
     left = room_to_save(node, before)
     if any(amount > left[t] for t, amount in ask.shape.pairs):
         return False
-    if request is not None and not could_serve(node, before, [request]):
+    if request is not None and not count_left(node, before, request):
         return False
     return not ask.spec.task_group or not _is_of_own_gang(node, ask)
 

@@ -13,6 +13,7 @@ from kornel.core.domain.commands import AllocationSpec, NodeAction, NodeSpec, Te
 from kornel.core.domain.effects import PredicatesAsked, PreemptionDecided, PreemptionPredicatesAsked, Released
 from kornel.core.domain.resources import Resources
 from kornel.core.engine.engine import Engine
+from kornel.core.state.options import EngineOptions
 from tests.oracles.claims import checks
 from tests.oracles.claims.checks import Finding
 from tests.oracles.claims.limits import amounts_refused, applications_refused
@@ -48,7 +49,7 @@ class Course:
 
     def __post_init__(self) -> None:
         world = self.world
-        self.engine = Engine(reservation_percent=world.percent)
+        self.engine = Engine(EngineOptions(reservation_percent=world.percent))
         self.scene = Scene(
             {queue.path: queue for queue in world.queues},
             {application.name: application for application in world.applications},

@@ -12,6 +12,7 @@ from kornel.core.engine.scheduling.reserving import PAUSE_NS
 from kornel.core.model.nodes import Node
 from kornel.core.model.orders.keyed_heap import SORTED_AT_ONCE
 from kornel.core.state.asks.reservations import reserve_node
+from kornel.core.state.options import EngineOptions
 from kornel.core.state.partition_state import PartitionState
 from kornel.core.state.records import missing_shares
 from kornel.core.state.records.missing_shares import MissingShares, missing_share
@@ -126,7 +127,7 @@ def test_a_holder_that_swaps_waits_for_its_turn_and_is_tried_again() -> None:
     """Of equal asks, the one that has waited longest is placed where the other one saved, also if a more important ask
     had to be tried before."""
     stage = Stage()
-    stage.engine = Engine(reservation_percent=100)
+    stage.engine = Engine(EngineOptions(reservation_percent=100))
     stage.play(["queue root.a application.sort.policy=fifo", "node n1 vcore=2", "node n2 vcore=2"])
     stage.play([*(f"ask r{number} app=R queue=root.a vcore=1" for number in range(1, 5)), "cycle"])
     stage.play(["ask a1 app=A queue=root.a vcore=1", "ask a2 app=A queue=root.a vcore=1", "cycles until=4s every=1s"])
