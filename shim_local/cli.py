@@ -209,6 +209,9 @@ def submit(
     priority: Annotated[int, typer.Option("--priority", help="Higher goes first within the queue.")] = 0,
     array: Annotated[str, typer.Option("--array", metavar="INDEXES", help="One task per index: 1-100 or 1,5.")] = "",
     after: Annotated[list[str] | None, typer.Option("--after", metavar="JOB", help="Run once this is done.")] = None,
+    after_any: Annotated[
+        list[str] | None, typer.Option("--after-any", metavar="JOB", help="Run once this has ended, well or not.")
+    ] = None,
     time_limit: Annotated[
         str, typer.Option("--time", metavar="TIME", help="Stop it after this time, such as 2h.")
     ] = "",

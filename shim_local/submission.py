@@ -70,12 +70,6 @@ def make_spec(folder: Path, command: list[str], options: dict[str, Any]) -> JobS
         if not equals or not name:
             raise BadSpec(f"--env {pair!r} is not a variable; write NAME=VALUE")
         environment[name] = value
-    after = []
-    for text in options["after"] or ():
-        for number in text.split(","):
-            if not (number.isascii() and number.isdigit()):
-                raise BadSpec(f"--after {text!r} is not a job; write its number")
-            after.append(int(number))
     mask = os.umask(0o022)
     os.umask(mask)
     spec = JobSpec(
@@ -91,7 +85,8 @@ def make_spec(folder: Path, command: list[str], options: dict[str, Any]) -> JobS
         gpu=_write_whole(options["gpu"]),
         priority=options["priority"],
         indexes=parse_indexes(options["array"]) if options["array"] else (),
-        after=tuple(after),
+        after=_parse_jobs("--after", options["after"]),
+        after_any=_parse_jobs("--after-any", options["after_any"]),
         time_s=parse_duration(options["time_limit"]) if options["time_limit"] else 0.0,
         grace_s=parse_duration(options["grace"]),
         kill_s=parse_duration(options["kill_after"]),
@@ -103,6 +98,17 @@ def make_spec(folder: Path, command: list[str], options: dict[str, Any]) -> JobS
     )
     spec.check()
     return spec
+
+
+def _parse_jobs(option: str, texts: list[str] | None) -> tuple[int, ...]:
+    """Returns the numbers of jobs in *texts*, the values of *option*."""
+    found = []
+    for text in texts or ():
+        for number in text.split(","):
+            if not (number.isascii() and number.isdigit()):
+                raise BadSpec(f"{option} {text!r} is not a job; write its number")
+            found.append(int(number))
+    return tuple(found)
 
 
 def _write_whole(number: float) -> float:

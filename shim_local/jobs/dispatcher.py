@@ -102,11 +102,11 @@ class Dispatcher:
 
     def submit(self, spec: JobSpec) -> Job:
         """Stores a new job and returns it. Raises Refused."""
-        for needed in spec.after:
+        for needed in spec.predecessors:
             other = self.find_job(needed)
-            if other.is_over and not other.is_done:
+            if needed in spec.after and other.is_over and not other.is_done:
                 raise Refused(f"job {needed}, after which this one shall run, did not end well")
-        held = not self._are_done(spec.after)
+        held = not self._may_start(spec)
         state = TaskState.HELD if held else TaskState.QUEUED
         try:
             job = self.store.add_job(spec, self._now(), state, spec.indexes or (SINGLE,))
@@ -382,7 +382,7 @@ class Dispatcher:
             if not over.done():
                 over.set_result(None)
         for other in list(self.jobs.values()):
-            if job.id in other.spec.after:
+            if job.id in other.spec.predecessors:
                 self._release_held(other)
 
     def _release_held(self, job: Job) -> None:
@@ -397,17 +397,18 @@ class Dispatcher:
                 for task in held:
                     self._finish_task(job, task, TaskState.CANCELLED, f"job {number} did not end well")
                 return
-        if self._are_done(job.spec.after):
+        if self._may_start(job.spec):
             for task in held:
                 task.state = TaskState.QUEUED
                 self._current[task.key] = task
                 self._note_change(task, lambda task=task, key=task.key: self._request_room(job, task, key))  # type: ignore[misc]
 
-    def _are_done(self, numbers: Iterable[int]) -> bool:
-        """Tells whether all these jobs have succeeded. A job that has been removed since then counts as successful."""
-        for number in numbers:
+    def _may_start(self, spec: JobSpec) -> bool:
+        """Tells whether all jobs have ended as *spec* demands. A job that has been removed since then counts as
+        successful."""
+        for number in spec.predecessors:
             job = self.jobs.get(number) or self.store.load_job(number)
-            if job is not None and not job.is_done:
+            if job is not None and not (job.is_done if number in spec.after else job.is_over):
                 return False
         return True
 

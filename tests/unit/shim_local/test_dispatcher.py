@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -261,3 +262,16 @@ async def test_what_was_cancelled_is_over_in_whatever_way_it_ends(world: World) 
     assert world.dispatcher.cancel(job, job.tasks.values()) == 1
     world.dispatcher.end_attempt("1-1", {"at": 7.0, "lost": "its supervisor was killed"}, "n")
     assert job.tasks[-1].state is TaskState.CANCELLED
+
+
+async def test_a_job_can_wait_for_an_end_of_whatever_kind(world: World) -> None:
+    """The end of the first starts what follows it in any case, and cancels what needed its success."""
+    first = world.dispatcher.submit(SPEC)
+    follows = world.dispatcher.submit(replace(SPEC, after_any=(first.id,)))
+    needs = world.dispatcher.submit(replace(SPEC, after=(first.id,)))
+    assert follows.tasks[-1].state is TaskState.HELD
+    world.dispatcher.place_task("1-1", "job-1", "n")
+    world.dispatcher.end_attempt("1-1", {"at": 7.0, "status": 9}, "n")
+    assert "ask 2-1" in await world.take()
+    assert (follows.tasks[-1].state, needs.tasks[-1].state) == (TaskState.QUEUED, TaskState.CANCELLED)
+    assert world.dispatcher.submit(replace(SPEC, after_any=(first.id,))).tasks[-1].state is TaskState.QUEUED
