@@ -8,6 +8,7 @@ import dataclasses
 import signal
 import tempfile
 from collections.abc import Callable, Coroutine
+from contextlib import ExitStack
 from enum import StrEnum
 from importlib.resources import files
 from pathlib import Path
@@ -24,7 +25,7 @@ from kornel.shim_client import CoreUnreachable, Credentials, CredentialsUnusable
 from kornel.shim_client.command_line import Ca, Cert, Key, ServerName, TokenFile, Version, credentials_of
 from kornel.shim_client.credentials import NO_CREDENTIALS
 from kornel.shim_mock.database import DatabaseFailed, find_programs
-from kornel.shim_mock.demo import CoreFailed, page_address, running_core
+from kornel.shim_mock.demo import CoreFailed, page_address, running_core, wait_for_interrupt
 from kornel.shim_mock.documents import InputError
 from kornel.shim_mock.failover import demonstrate_failover
 from kornel.shim_mock.gangs import demonstrate_gangs
@@ -196,7 +197,7 @@ def demo(
     factor: Factor = None,
     seed: Annotated[int, typer.Option("--seed", min=0, help="Seed of the made-up trace.")] = 1,
     keep: Annotated[
-        bool, typer.Option("--keep", help="Leave the core running afterwards, until Ctrl-C, to look around in it.")
+        bool, typer.Option("--keep", help="Leave core and cluster running, until Ctrl-C, to look around in them.")
     ] = False,
 ) -> None:
     """Start a core, fill its cluster with over-quota work, and see latency work take its guarantee back."""
@@ -213,19 +214,13 @@ def demo(
             inflation = Inflation(latency_percent=latency_guarantee, factor=factor)
             loaded = _demo_scenario(trace_folder, inflation, seed)
         log = out / "core.log"
-        async with running_core(log, wait_for_interrupt=keep) as address:
+        async with running_core(log) as address:
             console.print(f"core at {address}, log in {log}", soft_wrap=True, highlight=False)
             page = page_address(log)
             if page:
                 console.print(f"web page at {page}", soft_wrap=True, highlight=False)
-            passed = await _play_and_report(console, loaded, address, NO_CREDENTIALS, out)
-            if keep:
-                console.print(
-                    f"the core still runs at {address}, its page at {page or 'no address'}: Ctrl-C stops it",
-                    soft_wrap=True,
-                    highlight=False,
-                )
-        return passed
+            where = f"core and cluster go on at {address}, the page at {page or 'no address'}: Ctrl-C stops them"
+            return await _play_and_report(console, loaded, address, NO_CREDENTIALS, out, keep=where if keep else "")
 
     _exit_with(play)
 
@@ -290,8 +285,22 @@ async def _play_and_report(
     out: Path | None,
     *,
     reconnect: bool = False,
+    keep: str = "",
 ) -> bool:
-    with LiveLine(console, scenario.name) as line:
+    """Play *scenario* and report the result. With *keep*, say this, and let the cluster go on until Ctrl-C."""
+    with ExitStack() as stack:
+        line = stack.enter_context(LiveLine(console, scenario.name))
+
+        async def report(result: RunResult) -> None:
+            stack.close()
+            picture = _write_picture(result, out) if out is not None else None
+            print_report(console, result, picture=picture)
+            if keep:
+                console.print(keep, soft_wrap=True, highlight=False)
+                moving = asyncio.create_task(result.cluster.keep_moving())
+                await wait_for_interrupt()
+                moving.cancel()
+
         result = await run_scenario(
             scenario,
             core,
@@ -299,9 +308,8 @@ async def _play_and_report(
             connect_s=CONNECT_S,
             reconnect_s=RECONNECT_S if reconnect else 0.0,
             progress=line.update,
+            afterwards=report,
         )
-    picture = _write_picture(result, out) if out is not None else None
-    print_report(console, result, picture=picture)
     return result.passed
 
 

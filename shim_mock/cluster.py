@@ -46,6 +46,9 @@ from kornel.shim_mock.scenario import Application, Change, NodeGroup, Scenario, 
 from kornel.si.v1 import si_pb2 as si
 
 REQUIRED_NODE: Final = "yunikorn.apache.org/requiredNode"
+MOVED: Final = 3
+"""The number of tasks that end, and are asked for again, in each second of a demonstration that goes on."""
+
 DEVICES_TAG: Final = "kornel.gpu.devices"
 
 
@@ -440,12 +443,25 @@ class SimulatedCluster:
             used[kind] = used.get(kind, 0) - amount
         self.devices.free(task.node, task.devices, task.group.devices)
 
+    async def keep_moving(self) -> None:
+        """End a few tasks each second, and ask for each of them again, so that there is something to see."""
+        luck = random.Random(0)
+        while True:
+            await asyncio.sleep(1)
+            running = [task for task in self.tasks.values() if task.state is TaskState.RUNNING]
+            for task in luck.sample(running, min(MOVED, len(running))):
+                self._end_after_runtime(task)
+                self._submit_again(task)
+
     def _recreate_task(self, task: Task) -> None:
         if task.group.restart and not self.fates[task.application.id].failed:
-            lives = task.lives + 1
-            key = f"{task.key.removesuffix(f'.r{task.lives}')}.r{lives}"
-            self.accounts.queues[task.application.queue].recreated += 1
-            self._submit_task(key, task.application, task.group, originator=task.originator, lives=lives)
+            self._submit_again(task)
+
+    def _submit_again(self, task: Task) -> None:
+        lives = task.lives + 1
+        key = f"{task.key.removesuffix(f'.r{task.lives}')}.r{lives}"
+        self.accounts.queues[task.application.queue].recreated += 1
+        self._submit_task(key, task.application, task.group, originator=task.originator, lives=lives)
 
     def _send_release(self, task: Task, termination: si.TerminationType.ValueType) -> None:
         self._releases.append(self._client.release_of(task.application.id, task.key, termination))

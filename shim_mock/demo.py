@@ -26,12 +26,11 @@ class CoreFailed(Exception):
 
 
 @asynccontextmanager
-async def running_core(log: Path, *, wait_for_interrupt: bool = False) -> AsyncIterator[str]:
+async def running_core(log: Path) -> AsyncIterator[str]:
     """Yields the address of a core that runs as a child process, logging to *log*.
 
     When the block ends without an exception, the core is asked to stop and has to exit with status 0; otherwise
-    CoreFailed is raised. With *wait_for_interrupt*, the core first keeps running until it ends or this process is
-    interrupted.
+    CoreFailed is raised.
     """
     log.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="kornel-demo-") as scratch, log.open("wb") as output:
@@ -42,8 +41,6 @@ async def running_core(log: Path, *, wait_for_interrupt: bool = False) -> AsyncI
         )
         try:
             yield await wait_for_address(process, ready, log)
-            if wait_for_interrupt:
-                await _wait_for_interrupt(process)
             await stop_core(process, log)
         finally:
             if process.returncode is None:
@@ -64,19 +61,15 @@ def page_address(log: Path) -> str:
     return ""
 
 
-async def _wait_for_interrupt(process: asyncio.subprocess.Process) -> None:
-    """Wait for Ctrl-C, or for the end of *process*. Ctrl-C then ends the wait, not this process."""
+async def wait_for_interrupt() -> None:
+    """Wait for Ctrl-C, which then ends the wait and not this process."""
     loop = asyncio.get_running_loop()
     interrupted = asyncio.Event()
     loop.add_signal_handler(signal.SIGINT, interrupted.set)
-    waits = [asyncio.create_task(interrupted.wait()), asyncio.create_task(process.wait())]
     try:
-        await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        await interrupted.wait()
     finally:
         loop.remove_signal_handler(signal.SIGINT)
-        for wait in waits:
-            wait.cancel()
-        await asyncio.wait(waits)
 
 
 async def wait_for_address(process: asyncio.subprocess.Process, ready: Path, log: Path) -> str:

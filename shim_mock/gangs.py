@@ -148,7 +148,7 @@ class GangSite:
 async def demonstrate_gangs(say: Callable[[str], None], log: Path, *, keep: bool = False) -> None:
     """Make gangs compete, wait, preempt and be preempted, and report the steps with *say*. Raises :class:`StoryFailed`.
 
-    With *keep*, the core keeps running afterwards until it ends or this process is interrupted.
+    With *keep*, core and cluster go on afterwards until this process is interrupted.
     """
     await tell_story(say, log, config=CONFIG, make_site=GangSite, show_steps=_show_gangs, keep=keep)
 

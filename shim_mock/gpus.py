@@ -128,7 +128,7 @@ class Machines:
 async def demonstrate_devices(say: Callable[[str], None], log: Path, *, keep: bool = False) -> None:
     """Submit tasks that want GPUs, and report the steps with *say*. Raises :class:`StoryFailed`.
 
-    With *keep*, the core keeps running afterwards until it ends or this process is interrupted.
+    With *keep*, core and cluster go on afterwards until this process is interrupted.
     """
     await tell_story(say, log, config=CONFIG, make_site=Machines, show_steps=_show_tasks, keep=keep)
 

@@ -53,12 +53,14 @@ async def run_scenario(
     connect_s: float = 10.0,
     reconnect_s: float = 0.0,
     progress: Progress | None = None,
+    afterwards: Callable[[RunResult], Coroutine[None, None, None]] | None = None,
 ) -> RunResult:
     """Plays *scenario* against the core at *address*.
 
     Without *credentials*, those of the environment are used. *reconnect_s* is the time within which a core that went
     away has to come back, or else the run ends; a core that was started again gets everything reported again. With 0, a
-    core that has forgotten the cluster ends the run. Raises the errors of :mod:`shim_client`: CoreUnreachable,
+    core that has forgotten the cluster ends the run. The cluster goes on during *afterwards*, which gets the result.
+    Raises the errors of :mod:`shim_client`: CoreUnreachable,
     RegistrationRefused, CredentialsUnusable, and the errors that end a stream.
     """
     client = ShimClient(
@@ -73,7 +75,7 @@ async def run_scenario(
         await client.register(config=scenario.config, version="shim-mock")
         run = _Run(scenario, client, progress, reconnect_s)
         try:
-            return await run.play()
+            return await run.play(afterwards)
         except ExceptionGroup as failed:
             # The error that ended the streams is the reason; the other errors only follow from it.
             if (reasons := failed.subgroup(ShimClientError)) is not None:
@@ -100,7 +102,7 @@ class _Run:
         self._heard = asyncio.Event()
         self._unplayed = 1
 
-    async def play(self) -> RunResult:
+    async def play(self, afterwards: Callable[[RunResult], Coroutine[None, None, None]] | None) -> RunResult:
         timed_out = False
         if any(application.on_notice is not None for application in self._scenario.applications):
             await self._client.attach_callbacks(NoticeHandler(self._cluster))
@@ -114,11 +116,15 @@ class _Run:
                 timed_out = True
             took_s = self._clock.real_s
             status = await self._read_status()
+            self._judge.look(self._clock.real_s)
+            self._cluster.accounts.finish(took_s)
+            result = RunResult(self._cluster, self._judge.close(status), status, took_s, timed_out)
+            self._progress = None
+            if afterwards is not None:
+                await afterwards(result)
             for task in (story, *background):
                 task.cancel()
-        self._judge.look(self._clock.real_s)
-        self._cluster.accounts.finish(took_s)
-        return RunResult(self._cluster, self._judge.close(status), status, took_s, timed_out)
+        return result
 
     async def _stay_registered(self, group: asyncio.TaskGroup) -> None:
         """Receive updates, and register again with a core that has forgotten the cluster."""

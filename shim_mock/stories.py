@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final, Protocol, TypeVar
 
 from kornel.shim_client import ApplicationRejected, ShimClient, ShimClientError
-from kornel.shim_mock.demo import page_address, running_core
+from kornel.shim_mock.demo import page_address, running_core, wait_for_interrupt
 from kornel.si.v1 import si_pb2 as si
 
 STEP_S: Final = 60.0
@@ -45,9 +45,9 @@ async def tell_story(
     """Start a core with the configuration *config*, and call *show_steps* with a simulated cluster, the core's address
     and *say*.
 
-    With *keep*, the core keeps running afterwards until it ends or this process is interrupted.
+    With *keep*, core and cluster go on afterwards until this process is interrupted.
     """
-    async with running_core(log, wait_for_interrupt=keep) as address:
+    async with running_core(log) as address:
         page = page_address(log)
         say(f"A core serves at {address}, its web page at {page or 'no address'}.")
         async with ShimClient(address, "shim-mock") as client:
@@ -55,8 +55,9 @@ async def tell_story(
             site = make_site(client)
             async with updates_handled(site.handle_updates):
                 await show_steps(site, address, say)
-        if keep:
-            say(f"\nThe core still runs at {address}, its page at {page or 'no address'}: Ctrl-C stops it.")
+                if keep:
+                    say(f"\nThe core still runs at {address}, its page at {page or 'no address'}: Ctrl-C stops it.")
+                    await wait_for_interrupt()
 
 
 @asynccontextmanager

@@ -151,7 +151,7 @@ class Site:
 async def demonstrate_topology(say: Callable[[str], None], log: Path, *, keep: bool = False) -> None:
     """Submit gangs with requirements on their places, and report the steps with *say*. Raises :class:`StoryFailed`.
 
-    With *keep*, the core keeps running afterwards until it ends or this process is interrupted.
+    With *keep*, core and cluster go on afterwards until this process is interrupted.
     """
     await tell_story(say, log, config=CONFIG, make_site=Site, show_steps=_show_gangs, keep=keep)
 

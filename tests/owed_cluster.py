@@ -9,25 +9,18 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 
 from kornel.core.domain.commands import (
     AllocationSpec,
-    ApplicationSpec,
-    NodeAction,
-    NodeSpec,
-    RegisterManager,
     ReleaseSpec,
     TerminationType,
     UpdateAllocations,
-    UpdateApplications,
-    UpdateNodes,
 )
 from kornel.core.domain.effects import Allocated, Released
 from kornel.core.domain.resources import Resources
 from kornel.core.domain.topology import TopologyRequest, Wish
-from kornel.core.engine.engine import Engine
-from kornel.core.state.partition_state import PartitionState
+from tests.driven_core import DrivenCore
 
 RM: Final = "owed"
 PARTITION: Final = f"[{RM}]default"
@@ -59,7 +52,7 @@ class Played:
     """Tells whether the engine had nothing more to do at the end."""
 
 
-class OwedCluster:
+class OwedCluster(DrivenCore):
     """An engine with *nodes*, the queue ``root.low`` in which everything runs, and *queues* that are guaranteed *owed*
     each."""
 
@@ -72,36 +65,19 @@ class OwedCluster:
         racks: int = 0,
         preemption: str = "{governor: {victims: {guarantee: {ask: 0, interval: 0}}}}",
     ) -> None:
-        self.engine = Engine()
-        self.now_ns = SECOND_NS
         amounts = ", ".join(f"{name}: {amount}{'m' if name == 'vcore' else ''}" for name, amount in owed.items())
         terms = f"resources: {{guaranteed: {{{amounts}}}}}, properties: {{preemption.delay: {delay_s}s}}"
         children = ", ".join(["{name: low}", *(f"{{name: o{at}, {terms}}}" for at in range(queues))])
         levels = "topology: [rack], " if racks else ""
         root = f"{{name: root, submitacl: '*', queues: [{children}]}}"
         config = f"partitions: [{{name: default, {levels}preemption: {preemption}, queues: [{root}]}}]"
-        self.engine.apply(RegisterManager(RM, config), 0)
-        made = (
-            NodeSpec(
-                f"n{at:05}",
-                NodeAction.CREATE,
-                PARTITION,
-                (("rack", f"r{at % racks}"),) if racks else (),
-                capacity=capacity,
-            )
-            for at, capacity in enumerate(nodes)
-        )
-        self.engine.apply(UpdateNodes(RM, tuple(made)), 0)
+        super().__init__(config, rm_id=RM)
+        for at, capacity in enumerate(nodes):
+            self.node(f"n{at:05}", capacity, attributes=(("rack", f"r{at % racks}"),) if racks else ())
         names = [(f"l{at}", "root.low") for at in range(LOADS)] + [(f"h{at}", f"root.o{at}") for at in range(queues)]
-        applications = (ApplicationSpec(name, queue, PARTITION, "user") for name, queue in names)
-        self.engine.apply(UpdateApplications(RM, tuple(applications)), 0)
-
-    @property
-    def state(self) -> PartitionState:
-        """The only partition."""
-        state = self.engine.partition(PARTITION)
-        assert state is not None
-        return state
+        for name, queue in names:
+            self.application(name, queue)
+        self.now_ns = SECOND_NS
 
     def run(self, tasks: Iterable[tuple[int, Resources, int]]) -> None:
         """Has *tasks* run: the number of the node, the size and the priority of each."""
@@ -111,9 +87,8 @@ class OwedCluster:
             )
             for at, (node, size, priority) in enumerate(tasks)
         )
-        self.engine.apply(UpdateAllocations(RM, tuple(running)), 0)
-        while self.engine.cycle(self.now_ns, BUDGET).more:
-            pass
+        self.send(*running)
+        self.cycle(BUDGET)
 
     def ask(
         self, wave: str, sizes: Sequence[Resources], queues: int, asks: int, priorities: Sequence[int] = (0,)
@@ -130,29 +105,19 @@ class OwedCluster:
             )
             for at in range(asks)
         )
-        self.engine.apply(UpdateAllocations(RM, tuple(specs)), self.now_ns)
+        self.send(*specs)
 
     def ask_for_gang(self, sizes: Sequence[Resources]) -> None:
         """Has a hard gang of the first queue ask with one member of each of *sizes*, all of which require one rack.
         The keys of its members begin with ``g``."""
         whole = Resources({"vcore": sum(size["vcore"] for size in sizes)})
-        spec = ApplicationSpec("g", "root.o0", PARTITION, "user", placeholder_ask=whole, gang_style="Hard")
-        self.engine.apply(UpdateApplications(RM, (spec,)), self.now_ns)
+        self.application("g", "root.o0", placeholder_ask=whole, gang_style="Hard")
+        about: dict[str, Any] = {"task_group": "g", "placeholder": True, "allow_preempt_other": True}
         wish = TopologyRequest(Wish.REQUIRED, "rack")
         members = (
-            AllocationSpec(
-                f"g{at}",
-                "g",
-                PARTITION,
-                size,
-                task_group="g",
-                placeholder=True,
-                allow_preempt_other=True,
-                topology=wish,
-            )
-            for at, size in enumerate(sizes)
+            AllocationSpec(f"g{at}", "g", PARTITION, size, **about, topology=wish) for at, size in enumerate(sizes)
         )
-        self.engine.apply(UpdateAllocations(RM, tuple(members)), self.now_ns)
+        self.send(*members)
 
     def play(
         self,

@@ -1,15 +1,20 @@
-"""Shows what the history holds about work that has ended, for ``kornel explain``."""
+"""Shows what the history holds about work that has ended, or why it was refused, for ``kornel explain``."""
 
 from __future__ import annotations
 
+from time import time_ns
 from typing import Final
 
 from kornel.cli.asking import Core
 from kornel.cli.client.failures import CoreUnreachable
 from kornel.cli.client.history import HistoryClient
+from kornel.cli.client.reading import Reader
 from kornel.cli.text.history import render_applications, render_events, render_preemptions
+from kornel.cli.text.lines import join_lines
+from kornel.cli.text.refusals import list_refused
 from kornel.shared.visible import write_visibly
 from kornel.v1 import history_pb2 as pb
+from kornel.v1 import read_pb2 as read_pb
 
 MOST_RECORDS: Final = 20
 
@@ -33,4 +38,17 @@ def render_past(core: Core, name: str) -> str:
         parts.append(f"What it lost or gained by preemption:\n{render_preemptions(preemptions)}")
     if events and not states:
         parts.append(f"{shown} no longer exists. Its events:\n{render_events(events)}")
-    return "\n\n".join(parts)
+    return "\n\n".join(parts) or _render_refused(core, name)
+
+
+def _render_refused(core: Core, name: str) -> str:
+    """Returns when and why *name* was refused lately; empty: it was not."""
+    try:
+        with Reader(core.grpc, core.timeout) as reader:
+            found = reader.list_refusals(read_pb.ListRefusalsRequest())
+    except CoreUnreachable:
+        return ""
+    refused = [each for each in found.refusals if name in (each.name, each.application_id)][:MOST_RECORDS]
+    if not refused:
+        return ""
+    return join_lines([f"{name} is unknown, and was refused:", *list_refused(refused, time_ns())])

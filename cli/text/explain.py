@@ -213,6 +213,8 @@ def _application_lines(found: pb.ApplicationReport, now_ns: int) -> Iterator[str
         f"{format_count(found.pending_ask_count, 'ask')} pending,"
         f" {format_count(found.allocation_count, 'allocation')}{holds}"
     )
+    for remark in found.remarks:
+        yield from wrap_text(remark)
     for group in found.groups:
         yield ""
         if group.ask_count > 1:
@@ -328,7 +330,7 @@ def _say_forecast(found: pb.WhatIfResponse) -> str:
     return ", ".join(parts)
 
 
-def _join_keys(victims: Sequence[pb.ForecastVictim]) -> str:
+def _join_keys(victims: Sequence[Any]) -> str:
     return _join_names([victim.key for victim in victims])
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from kornel.cli.text.lines import join_lines
 from kornel.cli.text.tables import list_items
@@ -16,6 +16,11 @@ def render_refusals(found: pb.ListRefusalsResponse, now_ns: int) -> str:
     if not any(found.counts.values()):
         return "nothing has been refused since the core started"
     counts = ", ".join(format_count(found.counts[kind], kind) for kind in sorted(found.counts) if found.counts[kind])
+    return join_lines([f"refused since the core started: {counts}", "", *list_refused(found.refusals, now_ns)])
+
+
+def list_refused(refusals: Sequence[pb.Refusal], now_ns: int) -> list[str]:
+    """Returns a row for each of *refusals*."""
     cells: dict[str, Callable[[pb.Refusal], str]] = {
         "when": lambda each: format_moment(each.at_ns, now_ns),
         "kind": lambda each: pb.RefusalKind.Name(each.kind).removeprefix("REFUSAL_KIND_").lower(),
@@ -25,5 +30,4 @@ def render_refusals(found: pb.ListRefusalsResponse, now_ns: int) -> str:
         "reason": lambda each: each.reason,
         "because": lambda each: each.message.partition("\n")[0],
     }
-    heading = f"refused since the core started: {counts}"
-    return join_lines([heading, "", *list_items(found.refusals, cells, ("application", "manager"))])
+    return list(list_items(refusals, cells, ("application", "manager")))

@@ -13,7 +13,7 @@ from kornel.core.archive.defaults import DEFAULT_SPOOL_BYTES
 from kornel.core.journal.database.choices import DEFAULT_KEEP, DEFAULT_SNAPSHOT_MINUTES, JournalSync
 from kornel.core.service.logs.log_choices import LogFormat, LogLevel
 from kornel.core.service.resolvers.ldap_settings import DEFAULT_LDAP_SETTINGS
-from kornel.core.state.defaults import RESERVATION_PERCENT
+from kornel.core.state.options import MOST_ENDED, RESERVATION_PERCENT
 
 DEFAULT_REST_ADDRESS: Final = "127.0.0.1:9080"
 DEFAULT_REST_CONNECTIONS: Final = 512
@@ -72,6 +72,15 @@ class ServeOptions:
             help="For how many waiting asks room may be held, in percent of the number of nodes; at least one.",
         ),
     ] = RESERVATION_PERCENT
+    ended: Annotated[
+        int,
+        typer.Option(
+            "--ended",
+            metavar="N",
+            min=0,
+            help="How many ended applications each partition remembers, and as many rejected ones, for three days.",
+        ),
+    ] = MOST_ENDED
     disable_reservation: Annotated[
         bool,
         typer.Option(

@@ -35,7 +35,7 @@ from kornel.core.service.logs.logs import LevelSwitch, build_logger
 from kornel.core.service.machine.clock import SECOND_NS, SystemClock
 from kornel.core.service.resolvers.ldap_settings import LdapSettingsError
 from kornel.core.service.resolvers.sources import find_sources
-from kornel.core.state.defaults import RESERVATION_DELAY_NS
+from kornel.core.state.options import RESERVATION_DELAY_NS, EngineOptions
 
 if TYPE_CHECKING:
     from kornel.core.journal.journal import Journal
@@ -110,6 +110,7 @@ def _make_engine(options: ServeOptions, logger: FilteringBoundLogger) -> _Made:
     engine, so a core with a journal makes no further ones.
     """
     delay_ns = None if options.disable_reservation else RESERVATION_DELAY_NS
+    chosen = EngineOptions(delay_ns, options.reserved_nodes, options.ended)
     try:
         settings = journal_settings(
             options.journal or OFF,
@@ -125,14 +126,14 @@ def _make_engine(options: ServeOptions, logger: FilteringBoundLogger) -> _Made:
             logger.info("no journal is kept; with --journal, a restarted core continues where this one stops")
 
         def make_engine() -> Engine:
-            return Engine(reservation_delay_ns=delay_ns, reservation_percent=options.reserved_nodes)
+            return Engine(chosen)
 
         return _Made(make_engine(), make_engine=make_engine)
     # Imported here, because a core without a journal needs no database.
     from kornel.core.journal.journal import Journal  # noqa: PLC0415
     from kornel.core.journal.standby import Standby  # noqa: PLC0415
 
-    beginning = Beginning(__version__, False, delay_ns, options.reserved_nodes)
+    beginning = Beginning(__version__, False, chosen)
     logger.info("a journal is kept", journal=settings.shown)
     if settings.shared:
         standby = Standby.open(settings, beginning, logger=logger)

@@ -46,7 +46,7 @@ from kornel.core.engine.scheduling import autoscaling, cycle, rounds, vetting
 from kornel.core.model.callbacks import Callbacks
 from kornel.core.preemption import registry, slices
 from kornel.core.state.asks import questions
-from kornel.core.state.defaults import RESERVATION_DELAY_NS, RESERVATION_PERCENT
+from kornel.core.state.options import DEFAULTS, EngineOptions
 from kornel.core.state.partition_state import PartitionState
 from kornel.core.state.waiting import dependence, inquiries
 from kornel.core.state.waiting.waking import wake_for_turn
@@ -71,17 +71,9 @@ class Engine:
 
     def __init__(
         self,
-        *,
-        reservation_delay_ns: int | None = RESERVATION_DELAY_NS,
-        reservation_percent: int = RESERVATION_PERCENT,
+        options: EngineOptions = DEFAULTS,
     ) -> None:
-        """Makes an engine. *reservation_delay_ns*: the age at which an ask without room may reserve a node; ``None``:
-        never.
-
-        *reservation_percent*: the percentage of nodes, at least one, that may be reserved in this way at the same time.
-        """
-        self._reservation_delay_ns = reservation_delay_ns
-        self._reservation_percent = reservation_percent
+        self._options = options
         self.rm_id: str = ""
         """The ID of the registered manager; empty: none is registered."""
         self.manager: RegisteredManager | None = None
@@ -183,14 +175,12 @@ class Engine:
         self._remains.extend(dissolving.take_apart(building.state) for building in self._built.values())
         self._built = {}
 
-    def begin_epoch(self, reservation_delay_ns: int | None, reservation_percent: int, now_ns: int) -> None:
-        """Continues in another core, with that core's options for reservations. Timers that begin again after a restart
-        of the core begin again here, too."""
-        self._reservation_delay_ns = reservation_delay_ns
-        self._reservation_percent = reservation_percent
+    def begin_epoch(self, options: EngineOptions, now_ns: int) -> None:
+        """Continues in another core, with that core's *options*. Timers that begin again after a restart of the core
+        begin again here, too."""
+        self._options = options
         for state in self._partitions.values():
-            state.reserving.delay_ns = reservation_delay_ns
-            state.reserving.percent = reservation_percent
+            state.follow_options(options)
             registry.begin_kinds_again(state, now_ns)
 
     def record_events(self) -> None:
@@ -348,8 +338,7 @@ class Engine:
             state = configure.build_partition(name, config, now_ns, self._outbox, self._callbacks)
         self._partitions[name] = state
         state.operator_drains = self._operator_drains.setdefault(name, {})
-        state.reserving.delay_ns = self._reservation_delay_ns
-        state.reserving.percent = self._reservation_percent
+        state.follow_options(self._options)
         autoscaling.start(state, now_ns)
         registry.configure_kinds(state, now_ns)
 

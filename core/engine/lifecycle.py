@@ -19,7 +19,6 @@ from kornel.core.state.waiting import admission
 from kornel.core.state.waiting.rooms import stop_offering
 
 COMPLETING_TIMEOUT_NS: Final = 30 * 10**9
-TERMINATED_TIMEOUT_NS: Final = 72 * 3600 * 10**9
 
 _BEFORE_RUNNING: Final = (AppState.ACCEPTED, AppState.RESUMING)
 _RUNNING: Final = AppState.RUNNING
@@ -42,8 +41,8 @@ def fire_event(
         return
     before = application.state
     application.enter_state(target, now_ns)
-    admission.state_changed(application, before)
     application.timer_ns = None
+    admission.state_changed(state, application, before)
     name = application.application_id
     if target is not _REJECTED:
         where = (state.name, application.queue.path, application.user, application.submitted_ns)
@@ -58,7 +57,6 @@ def fire_event(
     elif target in _FINISHED:
         _drop_asks(state, application)
         leave_queue(state, application, now_ns)
-        _start_timer(state, application, now_ns + TERMINATED_TIMEOUT_NS)
 
 
 def keep_rejected(state: PartitionState, spec: ApplicationSpec, user: str, reason: str, now_ns: int) -> None:
@@ -67,13 +65,24 @@ def keep_rejected(state: PartitionState, spec: ApplicationSpec, user: str, reaso
     state.past.remember_rejected(spec, user, reason, now_ns)
     if state.recording:
         state.events.state_entered(application_id, AppState.REJECTED, reason)
-    state.run_at(now_ns + TERMINATED_TIMEOUT_NS, partial(_expire_rejected, state, application_id))
+    _forget_old(state, now_ns)
 
 
-def _expire_rejected(state: PartitionState, application_id: str, now_ns: int) -> None:
-    if state.recording:
-        state.events.state_entered(application_id, AppState.EXPIRED, "")
-    state.effects.append(ApplicationUpdated(application_id, AppState.EXPIRED, now_ns, AppEvent.EXPIRE, state.name))
+def _forget_old(state: PartitionState, now_ns: int) -> None:
+    """Tells of each application that is no longer remembered that it has expired, and looks again when the next one has
+    been remembered for long enough."""
+    for ended in state.past.drop_old(now_ns):
+        if ended.removed:
+            continue
+        name = ended.spec.application_id
+        where = () if ended.state is _REJECTED else (ended.queue, ended.user, ended.submitted_ns)
+        state.effects.append(ApplicationUpdated(name, AppState.EXPIRED, now_ns, AppEvent.EXPIRE, state.name, *where))
+        if state.recording:
+            state.events.state_entered(name, AppState.EXPIRED, "")
+    due_ns, looks_ns = state.past.next_due_ns(), state.past.looks_ns
+    if due_ns is not None and (looks_ns is None or looks_ns <= now_ns):
+        state.past.looks_ns = due_ns
+        state.run_at(due_ns, partial(_forget_old, state))
 
 
 def ask_added(state: PartitionState, application: Application, now_ns: int) -> None:
@@ -107,8 +116,11 @@ def allocation_added(state: PartitionState, application: Application, *, placeho
 
 
 def asks_withdrawn(state: PartitionState, application: Application, now_ns: int) -> None:
-    """Completes *application* if the asks that were withdrawn were all that it had left."""
-    if application.asks or application.allocations:
+    """Completes *application* if the asks that were withdrawn were all that it had left, or ends its start."""
+    if application.asks:
+        return
+    if application.allocations:
+        admission.end_start(application)
         return
     if application.state not in (AppState.FAILING, AppState.COMPLETING):
         fire_event(state, application, AppEvent.COMPLETE, now_ns)
@@ -196,8 +208,6 @@ def _end_state(state: PartitionState, application: Application, at_ns: int, now_
             placeholders.dismiss_all(state, application, message)
         else:
             fire_event(state, application, AppEvent.COMPLETE, now_ns)
-    else:
-        fire_event(state, application, AppEvent.EXPIRE, now_ns)
 
 
 def _drop_asks(state: PartitionState, application: Application) -> None:
@@ -206,11 +216,12 @@ def _drop_asks(state: PartitionState, application: Application) -> None:
 
 
 def leave_queue(state: PartitionState, application: Application, now_ns: int) -> None:
-    """Removes *application* from its queue and frees its ID; only its expiry timer still refers to the record."""
+    """Removes *application* from its queue and frees its ID."""
     placeholders.stop_timer(application)
     if state.applications.get(application.application_id) is application:
         if application.state is not AppState.NEW:
             state.past.remember_finished(application, state.types, now_ns)
+            _forget_old(state, now_ns)
         del state.applications[application.application_id]
         admission.forget_application(application)
         user_accounting.close_accounts(application)

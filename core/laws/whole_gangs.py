@@ -26,16 +26,28 @@ def check(victims: Sequence[Allocation]) -> Iterator[Violation]:
 
 
 def check_takers(asks: Iterable[Allocation]) -> Iterator[Violation]:
-    """Yields those of *asks*, each served by itself, that are of use only together with others: members of a gang that
-    is Hard, or states a minimum above one, and needs more than one, while none runs."""
+    """Yields those of *asks*, each served by itself, that are of use only together with others: placeholders of a gang
+    that is Hard, or states a minimum above one, and needs more than one, while none runs; and tasks of a group that
+    needs more than one and has no placeholder, while none of that group runs."""
     for ask in asks:
-        gang, hard = ask.application, ask.application.spec.gang_style == HARD
-        in_turn = gang.asks_in_turn or gang.state is AppState.RESUMING
-        if not gang.leaves_whole or not ask.spec.placeholder or in_turn:
+        gang, name = ask.application, ask.spec.task_group
+        if not gang.leaves_whole or gang.asks_in_turn or gang.state is AppState.RESUMING:
             continue
-        least = sum(group.minimum(hard=hard) for group in gang.task_groups.values())
-        if (hard or gang.states_minimum) and least > 1 and not _list_running(gang):
+        if ask.spec.placeholder:
+            least = sum(count_together(gang, group) for group in gang.task_groups)
+            alone = (gang.spec.gang_style == HARD or gang.states_minimum) and not _list_running(gang)
+        else:
+            least, ran = count_together(gang, name), gang.members.get(name)
+            theirs = [o for o in (*gang.asks.values(), *gang.allocations.values()) if o.spec.task_group == name]
+            alone = not (ran and ran.in_turn) and not any(o.spec.placeholder or o.node is not None for o in theirs)
+        if alone and least > 1:
             yield Violation(Law.UNIT_WHOLE, f"{ask.key} alone of {least} members of {gang.application_id}")
+
+
+def count_together(application: Application, name: str) -> int:
+    """Returns how many members of a task group, of which none runs, are at least of use together only."""
+    hard, group, ran = application.spec.gang_style == HARD, application.task_groups.get(name), application.members
+    return group.minimum(hard=hard) if group else ran[name].most * hard if name in ran else 0
 
 
 def keep_minimum(victims: Sequence[Allocation]) -> bool:

@@ -27,6 +27,11 @@ nothing but a shape, which takes no memory of its own."""
 
 _RUNNING: Final = AppState.RUNNING
 """Kept as a constant, because reading a member from its class costs as much as a call."""
+STARTS_WITHIN_NS: Final = 300 * 10**9
+ASKS_WITHIN_NS: Final = 60 * 10**9
+"""The longest time for which an application of which only the originator runs counts as starting, and how long it does
+without an ask."""
+
 STATES_KEPT: Final = 64
 """The most entries in the log of states, because an application may alternate between two states for ever."""
 
@@ -103,6 +108,7 @@ class Application:
         "rooms",
         "savers",
         "set_back",
+        "settled",
         "spec",
         "spent",
         "started_ns",
@@ -124,7 +130,7 @@ class Application:
         self.submitted_ns = now_ns
         """The earliest creation time of the application and its requests (scheduling.md 5.2)."""
         self.timer_ns: int | None = None
-        """The time when the current state times out; ``None``: never."""
+        """The time when the current state times out, or its start (``Queue.starting``); ``None``: never."""
         self.placeholder_deadline_ns: int | None = None
         """The time when its placeholders time out; ``None``: no such timer runs."""
         self.asks = NO_REQUESTS
@@ -193,6 +199,8 @@ class Application:
         """The states that it entered, with the times: the last :data:`STATES_KEPT`."""
         self.started_ns = 0
         """The time when it first was Running; 0: never."""
+        self.settled = False
+        """Tells whether it is Running and does not count as starting (``Queue.starting``)."""
         self.spent = NOTHING_SPENT
         """The usage of its ended allocations, by kind and instance type, then resource type: amount times seconds."""
         self._equals = 0
@@ -204,11 +212,16 @@ class Application:
     def enter_state(self, state: AppState, now_ns: int) -> None:
         """Set *state* and note the time."""
         self.state = state
+        self.settled = state is _RUNNING
         # Many applications come at once, and do not keep an entry each.
         entry = _share_entry(now_ns, state)
         self.entered = (*self.entered[1 - STATES_KEPT :], *entry) if self.entered else entry
-        if state is _RUNNING and not self.started_ns:
+        if self.settled and not self.started_ns:
             self.started_ns = now_ns
+
+    def start_ends_ns(self) -> int:
+        """Returns the time from which it counts as started in any case: a driver that never asks is no driver."""
+        return self.started_ns + (STARTS_WITHIN_NS if self.asks else ASKS_WITHIN_NS)
 
     def own_amounts(self) -> None:
         """Give it amounts of its own, because it holds something from now on."""

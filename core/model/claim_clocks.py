@@ -10,14 +10,18 @@ if TYPE_CHECKING:
 
 
 def sum_missing(claims: Iterable[Reservation]) -> float:
-    """Returns the sum, over the types, of the missing part of what *claims* hold together, between 0 and 1 each."""
-    lacked: dict[int, int] = {}
-    held: dict[int, int] = {}
+    """Returns the sum, over the types and for devices, of the missing part of what *claims* hold together, between 0
+    and 1 each."""
+    lacked: dict[int | None, float] = {}
+    held: dict[int | None, int] = {}
     for claim in claims:
         for t, amount in claim.node.find_missing(claim).items():
             lacked[t] = lacked.get(t, 0) + amount
         for t, amount in claim.pairs:
             held[t] = held.get(t, 0) + amount
+        if (wanted := claim.ask.shape.devices) is not None and claim.node.devices is not None:
+            held[None] = held.get(None, 0) + 1
+            lacked[None] = lacked.get(None, 0) + claim.node.devices.find_missing(claim.ask, wanted.number or 1)
     return sum(amount / held[t] for t, amount in lacked.items())
 
 

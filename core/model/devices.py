@@ -126,6 +126,18 @@ class NodeDevices:
             if request is not None and device.spec.device_id in kept:
                 device.kept[ask] = device.share_for(request)
 
+    def copy_unkept(self, asks: Iterable[Allocation]) -> NodeDevices:
+        """Returns a copy of the devices, of which none are kept for *asks*."""
+        copy = self.copy()
+        for ask in asks:
+            copy.keep(ask, ())
+        return copy
+
+    def find_missing(self, ask: Allocation, number: int) -> float:
+        """Returns the part, between 0 and 1, that is not free yet of the *number* devices that *ask* saves here."""
+        shares = [(device.kept[ask], device.free_for(ask)) for device in self if ask in device.kept]
+        return 1 - sum(min(share, free) / share for share, free in shares) / number
+
     @staticmethod
     def _count_asks(free: Sequence[tuple[Device, int]], request: DeviceRequest) -> int:
         """Returns the number of asks for *request* that find their devices if the thousandths in *free* are free."""

@@ -104,10 +104,15 @@ class Node:
                 return False
         return True
 
-    def has_devices(self, request: DeviceRequest | None, ask: Allocation | None = None) -> bool:
+    def has_devices(
+        self, request: DeviceRequest | None, ask: Allocation | None = None, lent: Collection[Reservation] = ()
+    ) -> bool:
         """Tells whether an ask for *request* finds its devices here now. *ask* is that ask, if devices may be kept for
-        it."""
-        return request is None or (self.devices is not None and self.devices.has_room(request, ask))
+        it. *lent*: claims of those who come last that the ask may pass."""
+        if request is None or self.devices is None:
+            return request is None
+        devices = self.devices.copy_unkept(claim.ask for claim in lent) if lent else self.devices
+        return devices.has_room(request, ask)
 
     def has_room_for(self, shape: Shape) -> bool:
         """Tells whether the open room holds *shape* now, and its devices are free."""

@@ -57,7 +57,7 @@ class Queue:
         "fair_max", "fair_terms", "guaranteed", "held_back", "in_line", "leaf", "limits", "managed", "max",
         "max_applications", "name", "newcomers", "order", "parent", "parked", "path", "pending", "preempted_count",
         "preempted_total", "preempting", "priority", "properties", "rank", "rooms", "running", "saved", "saving",
-        "siblings", "submit_acl", "used", "waiting", "with_due",
+        "siblings", "starting", "submit_acl", "used", "waiting", "with_due",
     )  # fmt: skip
 
     def __init__(
@@ -122,6 +122,8 @@ class Queue:
         self.newcomers: KeyedHeap[Application] | None = None
         """The applications of a leaf sorted ``stateaware`` that could start but have not started. Only one of them may
         start at a time."""
+        self.starting: tuple[Application, ...] = ()
+        """The applications of a leaf sorted ``stateaware`` of which only the originator runs so far."""
         self.parked: dict[Shape, WaitingRoom] = {}
         """The groups that this queue's max keeps back, by shape."""
         self.saving: LimitClaim | None = None
@@ -175,6 +177,7 @@ class Queue:
         self.saving = None
         self.held_back.clear()
         self.allocating.clear()
+        self.starting = ()
         self.claimants.clear()
         for account in self.accounts.values():
             account.saving = None

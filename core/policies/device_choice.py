@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from kornel.core.domain.devices import WHOLE, DeviceRequest
-from kornel.core.model.allocations import Allocation
+from kornel.core.model.allocations import Allocation, Reservation
 from kornel.core.model.devices import Device, NodeDevices, Taken, link_group
+from kornel.core.model.nodes import Node
 
 
 def choose_devices(
@@ -33,6 +34,34 @@ def choose_devices(
     if first is None:
         return None
     return (Taken(first[0].spec.device_id, first[0].share_for(request)),)
+
+
+def choose_saved(devices: NodeDevices, request: DeviceRequest, ask: Allocation) -> list[str]:
+    """Returns the names of the devices that are kept for *ask*, which saves room: those that it gets now, or, if there
+    are too few, as many as it wants, those with the most free parts. Linked ones are of the group with the most."""
+    chosen = choose_devices(devices, request, ask)
+    if chosen is not None:
+        return [device_id for device_id, _ in chosen]
+    number, groups = request.number or 1, dict[str, list[tuple[int, str]]]()
+    for device in devices:
+        if share := device.share_for(request):
+            group = groups.setdefault(link_group(device) if request.linked else "", [])
+            group.append((min(share, device.free_for(ask)), device.spec.device_id))
+    most = [sorted(group, key=lambda one: -one[0])[:number] for group in groups.values() if len(group) >= number]
+    return [name for free, name in max(most, key=lambda group: sum(free for free, _ in group), default=()) if free]
+
+
+def count_left(node: Node, before: Iterable[Reservation], request: DeviceRequest) -> int:
+    """Returns the number of asks for *request* that would find their devices on *node*, beside those of the saved
+    claims *before*, if everybody ended who may run elsewhere."""
+    if node.devices is None:
+        return 0
+    left = node.devices.copy_unkept({ask for device in node.devices for ask in device.kept})
+    for holder in [other for device in node.devices for other in device.holders if not other.spec.required_node]:
+        left.give_back(holder)
+    for wanted in filter(None, [claim.ask.shape.devices for claim in before]):
+        left.put_on_paper(choose_devices(left, wanted) or ())
+    return left.count_room(request)
 
 
 def _choose_whole(usable: Iterable[Device], count: int, *, linked: bool) -> list[Device] | None:

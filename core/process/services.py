@@ -105,7 +105,7 @@ def make_services(parts: ServiceParts) -> dict[str, Mapping[str, Handler]]:
         ).handlers(),
         _EXPLAIN: ExplainService(managers, lookups=parts.lookups, logger=logger).handlers(),
         _HISTORY: parts.history.handlers(),
-        _EVENTS: EventService(parts.events, clock=clock, logger=logger).handlers(),
+        _EVENTS: EventService(parts.events, managers, clock=clock, logger=logger).handlers(),
         _MANAGER: ManagerService(
             managers, logger=logger, on_unregistered=lambda place, said: place.tell(said)
         ).handlers(),

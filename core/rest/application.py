@@ -20,7 +20,6 @@ from kornel.core.rest.handlers.configuration import ConfigurationHandlers
 from kornel.core.rest.handlers.documentation import DocumentationHandlers
 from kornel.core.rest.handlers.dump import DumpHandlers
 from kornel.core.rest.handlers.events import EventHandlers
-from kornel.core.rest.handlers.explanations import ExplanationHandlers
 from kornel.core.rest.handlers.history import HistoryHandlers
 from kornel.core.rest.handlers.metrics import Exposition, MetricsHandlers
 from kornel.core.rest.handlers.nodes import NodeHandlers
@@ -39,7 +38,7 @@ from kornel.core.service.managers.managers import Managers
 from kornel.core.service.managers.standing import Standing
 
 OWNERS: Final = (
-    ClusterHandlers, HistoryHandlers, QueueHandlers, NodeHandlers, ApplicationHandlers, ExplanationHandlers,
+    ClusterHandlers, HistoryHandlers, QueueHandlers, NodeHandlers, ApplicationHandlers,
     UserHandlers, EventHandlers, ConfigurationHandlers, CallHandlers, health.HealthHandlers, DocumentationHandlers,
     MetricsHandlers, DumpHandlers, health, debug,
 )  # fmt: skip
@@ -105,7 +104,6 @@ class RestApplication:
                 ApplicationHandlers(reader),
                 UserHandlers(reader),
                 EventHandlers(services.events, self._streams),
-                ExplanationHandlers(managers, services.events),
                 health.HealthHandlers(services.health, services.ready),
                 DumpHandlers(
                     managers,

@@ -15,7 +15,7 @@ from google.protobuf.descriptor import Descriptor, FieldDescriptor
 from google.protobuf.message import Message
 
 from kornel.core.rest.errors import RestError
-from kornel.core.rest.queries import read_positive
+from kornel.core.rest.queries import read_positive, read_unsigned
 from kornel.core.service.machine.loop_time import in_turns
 from kornel.core.telling.encoding.documents import Schema, object_schema
 
@@ -85,8 +85,10 @@ def read_parameters(message: MessageT, given: Mapping[str, str]) -> MessageT:
             setattr(message, field.name, numbers[text])
         elif field.cpp_type == FieldDescriptor.CPPTYPE_STRING:
             setattr(message, field.name, text)
-        else:
+        elif not field.has_presence:
             setattr(message, field.name, min(read_positive(given, name, 0), 2**31 - 1))
+        elif text:
+            setattr(message, field.name, min(read_unsigned(given, name, 0), 2**63 - 1))
     return message
 
 

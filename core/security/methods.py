@@ -139,6 +139,7 @@ METHODS: Final[Mapping[str, Demand]] = MappingProxyType(
         "/kornel.v1.AdminService/DrainNode": _need_permission(Permission.ADMINISTER),
         "/kornel.v1.AdminService/UndrainNode": _need_permission(Permission.ADMINISTER),
         "/kornel.v1.EventService/WatchEvents": _READ,
+        "/kornel.v1.EventService/ListDecisions": _READ,
         "/kornel.v1.ReadService/ListQueues": _READ,
         "/kornel.v1.ReadService/GetQueue": _FOR_QUEUE,
         "/kornel.v1.ReadService/ListApplications": _READ,

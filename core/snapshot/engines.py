@@ -15,7 +15,7 @@ from kornel.v1 import snapshot_pb2 as pb
 ENGINE: Final = Kept(
     Engine,
     "rm_id manager checksum configuration extra_config unrouted"
-    " _reservation_delay_ns _reservation_percent _outbox _partitions _operator_drains _callbacks _keeps_events",
+    " _options _outbox _partitions _operator_drains _callbacks _keeps_events",
     # Parts that are built or read in advance are hints, and parts that are still to be freed decide nothing.
     wiring="_handlers _observer _prepared _built _remains",
 )

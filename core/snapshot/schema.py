@@ -136,6 +136,7 @@ from kornel.core.state.history.event_log import EventLog
 from kornel.core.state.history.events import Recorder
 from kornel.core.state.history.past import EndedApplication, EndedGroup, Past
 from kornel.core.state.history.recent_victims import RecentVictim, RecentVictims
+from kornel.core.state.options import EngineOptions
 from kornel.core.state.partition_state import PartitionState
 from kornel.core.state.records import notices
 from kornel.core.state.records.enforcement import Enforcement, ProtectedBy, Protection, Remainder, Standing
@@ -146,7 +147,7 @@ from kornel.core.state.records.missing_shares import MissingShares
 from kornel.core.state.records.notices import Entry, Notice, Notices
 from kornel.core.state.records.reserving_record import ReservingRecord
 from kornel.core.state.records.victim_index import VictimIndex
-from kornel.core.state.waiting import backoff, inquiries, pausing, rooms
+from kornel.core.state.waiting import admission, backoff, inquiries, pausing, rooms
 
 VERSION: Final = 1
 """The version of the tables, which every file names. It changes when files of the previous version have to be read in
@@ -180,6 +181,7 @@ CONSTANTS: Final = {
 that many records share."""
 
 FUNCTIONS: Final = {
+    **named_of(admission, "review_start"),
     **named_of(application_order, "application_key", "application_turn_key", "newcomer_key"),
     **named_of(approval, "_decide_pairs", "_drop_question", "_name_nodes"),
     **named_of(autoscaling, "_look_regularly"),
@@ -190,7 +192,7 @@ FUNCTIONS: Final = {
     **named_of(gang_turns, "_end_gathering"),
     **named_of(gang_vetting, "_note_answer"),
     **named_of(inquiries, "_put_in_turn"),
-    **named_of(lifecycle, "_end_state", "_expire_rejected"),
+    **named_of(lifecycle, "_end_state", "_forget_old"),
     **named_of(lapsing, "_look_at", "_look_at_gang"),
     **named_of(limit_savings, "_look_at"),
     "partition.scheduling.loans._do_nothing": partition_state._do_nothing,
@@ -235,6 +237,10 @@ def _applications_below(root: Queue) -> list[Application]:
     for above in leaves:
         leaves += above.children.values()
     return [application for leaf in leaves for application in leaf.applications.values()]
+
+
+def _is_settled(application: Application) -> bool:
+    return application.state is AppState.RUNNING and application not in application.queue.starting
 
 
 def _by_type(shape: Shape) -> dict[int, int]:
@@ -284,6 +290,7 @@ VALUES_OF_SHIMS: Final = (
     Kept(UpdateConfiguration, "rm_id config policy_group extra_config of_file"),
     Kept(StateEntry, "at_ns state"),
     Kept(OperatorDrain, "by at_ns"),
+    Kept(EngineOptions, "reservation_delay_ns reservation_percent ended"),
     Kept(RegisteredManager, "rm_id version policy_group build_info registered_ns"),
     Kept(TopologyLevel, "name attribute"),
     Kept(TopologyRequest, "wish level slice_size flaw"),
@@ -399,6 +406,7 @@ MODEL: Final = (
         " placeholder_deadline_ns preempted_count priority queue rank real recorded_held_by_queue"
         " recorded_held_by_quota rooms savers set_back spec spent started_ns state submitted_ns task_groups"
         " timer_ns unschedulable user",
+        derived={"settled": _is_settled},
         defaults={"missing": 0},
     ),
     Kept(Inquiry, "ask awaited decide decide_victims drop judged_after node_ids number partition"),
@@ -436,8 +444,9 @@ MODEL: Final = (
         " children claimants claimed claims counted depth draining dynamic_terms fair_max fair_terms guaranteed"
         " held_back leaf limits managed max max_applications name newcomers order parent parked path pending"
         " preempted_count preempted_total preempting priority properties rank rooms running saved saving siblings"
-        " submit_acl used waiting",
+        " starting submit_acl used waiting",
         derived={"in_line": _line_up, "with_due": _find_due},
+        defaults={"starting": ()},
     ),
     Kept(RecordedEvents, "bounded_ns no_victim_ns over_queue_quota over_user_quota refused_ns"),
     Kept(GroupMembers, "gather_until_ns in_turn most running short"),
@@ -498,9 +507,10 @@ PARTITIONS: Final = (
     ),
     Kept(EndedGroup, "name made resources replaced timed_out"),
     Kept(
-        EndedApplication, "spec queue user state submitted_ns started_ns ended_ns states most_used groups spent reason"
+        EndedApplication,
+        "spec queue user state submitted_ns started_ns ended_ns states most_used groups spent reason removed",
     ),
-    Kept(Past, "_finished _rejected"),
+    Kept(Past, "most looks_ns _finished _rejected"),
     Kept(RecentVictim, "record decided"),
     Kept(RecentVictims, "_victims"),
     Kept(

@@ -33,6 +33,7 @@ from kornel.core.state.history.event_log import EventLog
 from kornel.core.state.history.events import Recorder
 from kornel.core.state.history.past import Past
 from kornel.core.state.history.recent_victims import RecentVictims
+from kornel.core.state.options import EngineOptions
 from kornel.core.state.records.enforcement import Enforcement
 from kornel.core.state.records.gang_record import GangRecord
 from kornel.core.state.records.governor_books import GovernorBooks
@@ -263,6 +264,12 @@ class PartitionState:
         changed."""
         if task_group.asks and task_group.free:
             self.gangs.to_match[application] = None
+
+    def follow_options(self, options: EngineOptions) -> None:
+        """Follows the *options* of the engine from now on."""
+        self.reserving.delay_ns = options.reservation_delay_ns
+        self.reserving.percent = options.reservation_percent
+        self.past.most = options.ended
 
     def run_at(self, when_ns: int, action: Callable[[int], None]) -> None:
         """Runs *action* in the first cycle at or after *when_ns*. An action checks by itself whether it still

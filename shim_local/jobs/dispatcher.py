@@ -316,6 +316,7 @@ class Dispatcher:
         outcome = judge_end(task, job.spec, end)
         task.status = end.get("status")
         task.failures += outcome.failed
+        task.losses = outcome.losses
         task.preemptions += outcome.preempted
         termination = self._terminations.pop(key, STOPPED)
         if outcome.state.is_final:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from kornel.shim_local.amounts import write_bytes, write_duration
@@ -28,14 +28,23 @@ class Outcome:
     failed: bool = False
     preempted: bool = False
     pause_s: float = 0.0
+    losses: int = 0
+    """The number of attempts in a row that were lost with this one."""
 
 
 UNREADY_PAUSE_S: Final = 5.0
+MOST_LOSSES: Final = 6
+"""The number of attempts in a row that may be lost with their supervisor or machine before the task has failed."""
+LOSS_PAUSE_S: Final = 2.0
+"""The pause after the second lost attempt in a row. It doubles with each further one; after the first there is none."""
+LONG_RUN_S: Final = 3600.0
+"""The time after which an attempt did not bring down its supervisor or machine: earlier losses are forgotten."""
 
 
 def judge_end(task: Task, spec: JobSpec, end: Mapping[str, Any]) -> Outcome:
     """Returns the next state of *task* after the *end* that its agent reported."""
-    stopped = end.get("stopped") or (task.stopping if end.get("never") else "")
+    # What was cancelled is over in whatever way it ends: a lost attempt cannot say that it was stopped.
+    stopped = end.get("stopped") or (task.stopping if end.get("never") or task.stopping == CANCEL else "")
     if stopped == CANCEL:
         return Outcome(TaskState.CANCELLED, "cancelled")
     if stopped == REFUSED:
@@ -45,7 +54,7 @@ def judge_end(task: Task, spec: JobSpec, end: Mapping[str, Any]) -> Outcome:
     if stopped == PREEMPT:
         return _start_again(spec, "preempted", preempted=True)
     if end.get("lost"):
-        return _start_again(spec, str(end["lost"]))
+        return _judge_loss(task, spec, str(end["lost"]), float(end["at"]))
     if stopped == TIME:
         return _judge_failure(task, spec, f"ran longer than its limit of {write_duration(spec.time_s)}")
     if end.get("refused"):
@@ -75,6 +84,15 @@ def _start_again(spec: JobSpec, reason: str, *, preempted: bool = False) -> Outc
     if spec.requeue:
         return Outcome(TaskState.QUEUED, reason, preempted=preempted)
     return Outcome(TaskState.FAILED, f"{reason}, and may not be started again", preempted=preempted)
+
+
+def _judge_loss(task: Task, spec: JobSpec, reason: str, at_s: float) -> Outcome:
+    ran_long = bool(task.started_s) and at_s - task.started_s >= LONG_RUN_S
+    losses = 1 if ran_long else task.losses + 1
+    if losses > MOST_LOSSES:
+        return Outcome(TaskState.FAILED, f"{reason}: {losses} attempts in a row were lost", losses=losses)
+    pause_s = LOSS_PAUSE_S * 2 ** (losses - 2) if losses > 1 else 0.0
+    return replace(_start_again(spec, reason), losses=losses, pause_s=pause_s)
 
 
 def _judge_failure(task: Task, spec: JobSpec, reason: str) -> Outcome:

@@ -14,21 +14,25 @@ from typing import Any, Final
 from kornel.shim_local.jobs.spec import JobSpec
 from kornel.shim_local.jobs.task import Job, Task, TaskState
 
-VERSION: Final = 2
+VERSION: Final = 3
 _TABLES: Final = """
 CREATE TABLE jobs (id INTEGER PRIMARY KEY AUTOINCREMENT, submitted_s REAL NOT NULL, spec TEXT NOT NULL);
 CREATE TABLE tasks (
     job INTEGER NOT NULL REFERENCES jobs ON DELETE CASCADE, idx INTEGER NOT NULL, state TEXT NOT NULL,
     attempt INTEGER NOT NULL, node TEXT NOT NULL, started_s REAL NOT NULL, ended_s REAL NOT NULL, status INTEGER,
     reason TEXT NOT NULL, stopping TEXT NOT NULL, failures INTEGER NOT NULL, preemptions INTEGER NOT NULL,
-    gpus TEXT NOT NULL DEFAULT '',
+    gpus TEXT NOT NULL DEFAULT '', losses INTEGER NOT NULL DEFAULT 0,
     PRIMARY KEY (job, idx)
 ) WITHOUT ROWID;
 CREATE INDEX live ON tasks (job) WHERE state IN ('held', 'queued', 'running');
 CREATE TABLE nodes (name TEXT PRIMARY KEY, record TEXT NOT NULL) WITHOUT ROWID;
 """
-_FROM_VERSION_1: Final = "ALTER TABLE tasks ADD COLUMN gpus TEXT NOT NULL DEFAULT '';"
-_SAVE_TASK: Final = "INSERT OR REPLACE INTO tasks VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+_STEPS: Final = (
+    "ALTER TABLE tasks ADD COLUMN gpus TEXT NOT NULL DEFAULT '';",
+    "ALTER TABLE tasks ADD COLUMN losses INTEGER NOT NULL DEFAULT 0;",
+)
+"""The changes from each version of the file to the next, version 1 first."""
+_SAVE_TASK: Final = "INSERT OR REPLACE INTO tasks VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 _LIVE: Final = "SELECT DISTINCT job FROM tasks WHERE state IN ('held', 'queued', 'running')"
 
 
@@ -66,9 +70,9 @@ class JobStore:
             raise StoreUnusable(f"{self.path}: was written by a newer version (format {version}, known is {VERSION})")
         if version == 0:
             self._database.executescript(f"BEGIN IMMEDIATE; {_TABLES} PRAGMA user_version = {VERSION}; COMMIT;")
-        elif version == 1:
-            steps = f"BEGIN IMMEDIATE; {_FROM_VERSION_1} PRAGMA user_version = {VERSION}; COMMIT;"
-            self._database.executescript(steps)
+        elif version < VERSION:
+            steps = "".join(_STEPS[version - 1 :])
+            self._database.executescript(f"BEGIN IMMEDIATE; {steps} PRAGMA user_version = {VERSION}; COMMIT;")
 
     def close(self) -> None:
         """Close the file."""
@@ -173,12 +177,13 @@ class JobStore:
 def _to_row(task: Task) -> tuple[object, ...]:
     return (
         task.job, task.index, str(task.state), task.attempt, task.node, task.started_s, task.ended_s, task.status,
-        task.reason, task.stopping, task.failures, task.preemptions, ",".join(task.gpus),
+        task.reason, task.stopping, task.failures, task.preemptions, ",".join(task.gpus), task.losses,
     )  # fmt: skip
 
 
 def _from_row(row: tuple[Any, ...]) -> Task:
-    job, index, state, *others, gpus = row
+    job, index, state, *others, gpus, losses = row
     task = Task(job, index, TaskState(state), *others)
+    task.losses = losses
     task.gpus = tuple(filter(None, gpus.split(",")))
     return task

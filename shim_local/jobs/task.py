@@ -53,6 +53,8 @@ class Task:
     """The reason why the agent was asked to stop this attempt; empty: it was not asked."""
     failures: int = 0
     preemptions: int = 0
+    losses: int = 0
+    """The number of its latest attempts, one after the other, that were lost with their supervisor or machine."""
     gpus: tuple[str, ...] = ()
     """The GPUs that the core has chosen for this attempt."""
 

@@ -33,7 +33,10 @@ LAYERS = {
     "core.snapshot": {
         "core.domain", "core.config", "core.engine", "core.model", "core.policies", "core.preemption", "core.state",
     },
-    "core.journal": {"core.archive", "core.config", "core.domain", "core.engine", "core.service", "core.snapshot"},
+    "core.journal": {
+        "core.archive", "core.config", "core.domain", "core.engine", "core.service", "core.snapshot",
+        "core.state.options",
+    },
     "core.security": {"core.domain", "core.config", "core.service"},
     "core.tracing": {"core.domain"},
     "core.metrics": {"core.domain", "core.preemption", "core.service", "core.telling"},
@@ -48,7 +51,7 @@ LAYERS = {
     },
     "core.commands": {
         "core.archive.defaults", "core.config", "core.engine", "core.journal", "core.process", "core.security",
-        "core.service", "core.state.defaults", "core.telling",
+        "core.service", "core.state.options", "core.telling",
     },
 }  # fmt: skip
 """Which packages of ours each one may import besides itself."""

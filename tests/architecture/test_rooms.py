@@ -19,7 +19,7 @@ FLOORS = ("state", "preemption", "engine")
 """The floors of what decides, from the lowest to the highest: each room lies on one of them."""
 
 MODULES = {
-    "records": ("state.defaults", "state.history", "state.records"),
+    "records": ("state.options", "state.history", "state.records"),
     "state": ("state.partition_state",),
     "books": ("state.books",),
     "waiting": ("state.waiting",),

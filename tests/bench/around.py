@@ -42,6 +42,7 @@ from kornel.core.service.machine.garbage import GarbageKeeper
 from kornel.core.service.metrics.metrics import ServiceMetrics
 from kornel.core.service.resolvers.lookups import GroupLookups
 from kornel.core.service.services.scheduler_service import SchedulerService
+from kornel.core.state.options import EngineOptions
 from kornel.shim_mock.load.workload import Workload
 from kornel.si.v1 import si_pb2 as si
 from tests.bench.core_process import RM
@@ -227,7 +228,9 @@ async def watch(workload: Workload, scratch: Path, counting: Watching) -> Counte
     logger, clock = build_logger(LogFormat.JSON, LogLevel.ERROR), SystemClock()
     settings = journal_settings(str(scratch / "journal.db"), JournalSync.WRITTEN)
     assert settings is not None
-    journal = Journal.open(settings, Beginning("bench", False, None, 10), now_ns=clock.now_ns, logger=logger)
+    journal = Journal.open(
+        settings, Beginning("bench", False, EngineOptions(None, 10)), now_ns=clock.now_ns, logger=logger
+    )
     history = chosen_history(str(scratch / "history.db"), [], address="127.0.0.1:1")
     metrics = ServiceMetrics()
     server = KornelServer(

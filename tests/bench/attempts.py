@@ -24,6 +24,7 @@ from kornel.core.domain.effects import Effect, Released
 from kornel.core.domain.resources import Resources
 from kornel.core.engine.engine import Engine
 from kornel.core.service.machine.garbage import OLDER_THRESHOLDS, YOUNG_THRESHOLD
+from kornel.core.state.options import EngineOptions
 from tests.reading import status_of
 
 PARTITION = "[bench]default"
@@ -51,7 +52,7 @@ def _config(queues: str) -> str:
 def _cluster(config: str, paths: list[str], seed: int | None) -> Engine:
     """All nodes full, the allocations spread over *paths*; with a *seed* of mixed priority and age."""
     source = random.Random(seed)
-    engine = Engine(reservation_delay_ns=None)
+    engine = Engine(EngineOptions(reservation_delay_ns=None))
     engine.apply(RegisterManager("bench", config), 0)
     capacity, one = _size(PER_NODE), _size(1)
     nodes = (NodeSpec(f"n{at:05}", NodeAction.CREATE, PARTITION, capacity=capacity) for at in range(NODES))

@@ -16,6 +16,7 @@ from kornel.core.domain.commands import (
 )
 from kornel.core.domain.resources import Resources
 from kornel.core.engine.engine import Engine
+from kornel.core.state.options import EngineOptions
 
 PARTITION = "[bench]default"
 SECOND_NS = 10**9
@@ -42,7 +43,7 @@ def cluster(leaves: int, applications: int, hogs: int) -> Engine:
         "partitions:\n  - name: default\n    preemption: {monitor: {enabled: true, max_wait_ms: 3000}}\n"
         f"    queues:\n      - name: root\n        submitacl: '*'\n        queues:\n{queues}"
     )
-    engine = Engine(reservation_delay_ns=None)
+    engine = Engine(EngineOptions(reservation_delay_ns=None))
     engine.apply(RegisterManager("bench", config), 0)
     capacity, one = Resources({"vcore": 20, "memory": 20}), Resources({"vcore": 1, "memory": 1})
     nodes = tuple(NodeSpec(f"n{at:05}", NodeAction.CREATE, PARTITION, capacity=capacity) for at in range(NODES))

@@ -16,6 +16,7 @@ from kornel.core.domain.commands import RegisterManager
 from kornel.core.domain.effects import Allocated
 from kornel.core.engine.engine import Engine
 from kornel.core.service.wire.scheduler_wire import Decoder
+from kornel.core.state.options import EngineOptions
 from kornel.shim_mock.load.sending import Placed, Sender
 from kornel.shim_mock.load.workload import USER, make_resource
 from kornel.shim_mock.trace import PODS_PER_APPLICATION, Trace, load_trace
@@ -100,7 +101,7 @@ def _fitting(
     nodes: list[si.NodeInfo], added: list[si.AddApplicationRequest], messages: Sequence[si.AllocationRequest]
 ) -> int:
     """How many asks find room, a batch placed before the next comes."""
-    engine, decoder = Engine(reservation_delay_ns=None), Decoder()
+    engine, decoder = Engine(EngineOptions(reservation_delay_ns=None)), Decoder()
     engine.apply(RegisterManager(RM, CONFIG), 0)
     for command in decoder.node_commands(si.NodeRequest(rmID=RM, nodes=nodes)):
         engine.apply(command, 0)

@@ -33,9 +33,6 @@ from kornel.v1 import callback_pb2_grpc, status_pb2, status_pb2_grpc
 from tests.e2e.harness import (
     Conversation,
     Core,
-    allocation_request,
-    ask,
-    keys,
     node_request,
     running_core,
 )
@@ -295,48 +292,6 @@ class TestQuestions:
             await scripted.slice(question(1))
             response = await stream.receive()
         assert response == pb.AttachResponse(predicates=response.predicates)
-
-    async def test_answers_of_one_request_reach_the_engine_together(self, scripted: Scripted) -> None:
-        """One command for one message, in the order of arrival, and what it decides is delivered."""
-        async with (
-            scripted.attached() as stream,
-            Conversation.open(scripted.core.scheduler.UpdateAllocation()) as allocations,
-        ):
-            await allocations.send(allocation_request(ask("k0"), ask("k1"), ask("k2")))
-            asked = numbers(await stream.receive())
-            assert len(asked) == 3
-            refusal = pb.NodeRefusal(node_id="n1", reason="taint")
-            await stream.send(
-                pb.AttachRequest(
-                    predicates=[
-                        pb.PredicatesAnswer(question_id=asked[2]),
-                        pb.PredicatesAnswer(question_id=asked[0]),
-                        pb.PredicatesAnswer(question_id=asked[1], refusals=[refusal]),
-                        pb.PredicatesAnswer(question_id=4_711),
-                    ]
-                )
-            )
-            assert keys(await allocations.entries(2)) == ["k2", "k0"]
-        assert scripted.engine.refused == [(asked[1], (("n1", "taint"),))]
-
-    async def test_questions_that_nobody_reads_are_dropped_when_they_expire(self, scripted: Scripted) -> None:
-        """What is late is never sent: the engine has stopped waiting for it. The drop is counted."""
-        names = tuple(f"node-{n:05}" + "x" * 200 for n in range(1_000))
-        async with scripted.attached(predicates=True, timeout_ms=1_000) as stream:
-            # Far more than the buffers of a connection take, so that the writer stands still.
-            count = 400
-            for number in range(count):
-                await scripted.slice(question(number, "k", *names))
-            metrics = scripted.core.metrics
-            sent = metrics.questions_sent
-            assert sent < count
-            scripted.core.clock.advance(SECOND_NS)
-            await scripted.slice(question(count))
-            heard: list[int] = []
-            while count not in heard:
-                heard += numbers(await stream.receive())
-        assert heard == [*range(metrics.questions_sent - 1), count]
-        assert metrics.questions_dropped == count + 1 - metrics.questions_sent
 
     async def test_a_registration_takes_back_what_was_not_asked_yet(self, scripted: Scripted) -> None:
         """DB-4: questions of the former life that still wait are never asked."""

@@ -148,7 +148,7 @@ async def test_what_is_stored_may_be_overwritten_while_it_is_told(reg: Core) -> 
     await configure(reg, ringBufferCapacity="5")
     record(reg, *"abc")
     context = BlockedContext(takes=0)
-    service = EventService(reg.server.events, clock=reg.clock, logger=reg.server._logger)
+    service = EventService(reg.server.events, reg.server.managers, clock=reg.clock, logger=reg.server._logger)
     request = pb.WatchEventsRequest(newest=5, stored_only=True).SerializeToString()
     watch = asyncio.ensure_future(service._watch(request, context))  # type: ignore[arg-type]
     await asyncio.wait_for(context.waits.wait(), PATIENCE_S)
@@ -266,7 +266,7 @@ class BlockedContext:
 
 async def serve_to(core: Core, context: BlockedContext) -> None:
     """Serve a stream to *context* until it is aborted."""
-    service = EventService(core.server.events, clock=core.clock, logger=core.server._logger)
+    service = EventService(core.server.events, core.server.managers, clock=core.clock, logger=core.server._logger)
     with pytest.raises(grpc.aio.AbortError):
         await asyncio.wait_for(service._watch(b"", context), PATIENCE_S)  # type: ignore[arg-type]
 

@@ -14,9 +14,11 @@ from typing import Any
 
 import pytest
 
+from kornel.core.engine.engine import Engine
 from kornel.core.engine.intake import allocation_intake, node_intake
 from kornel.core.engine.scheduling import loans
 from kornel.core.model import queues as model_queues
+from kornel.core.model.allocations import Allocation
 from kornel.core.model.claims import Claims
 from kornel.core.model.users import Account
 from kornel.core.policies import claim_order
@@ -264,7 +266,7 @@ def test_small_worlds_are_played_by_the_rule(part: int, small: list[World]) -> N
     "number",
     [
         0, 129, 538, 563, 582, 824, 899, 1005, 1084, 1147, 1171, 1229, 1311, 1371, 1384, 1498, 1695, 1745, 2010, 3087,
-        3097, 3449, 3634, 3676, 3721, 3814, 3819, 4079, 5471, 5532, 5544,
+        3097, 3449, 3634, 3676, 3721, 3814, 3819, 4079, 5471, 5532, 5544, 5638,
     ],
 )  # fmt: skip
 def test_worlds_in_which_core_or_judge_once_erred_are_played_by_the_rule(number: int) -> None:
@@ -326,6 +328,17 @@ def play(number: int) -> set[str]:
 def test_a_planted_fault_is_found(plant: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch) -> None:
     plant(monkeypatch)
     assert play(FAULTS[plant])
+
+
+def test_whoever_the_shim_is_asked_about_later_in_the_same_slice_was_passed_over(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The fault turns priorities round. With several decisions in a slice, the shim is asked about the more important
+    one after the other one has its room."""
+    cycle, importance = Engine.cycle, vars(Allocation)["turn_priority"].fget
+    monkeypatch.setattr(Engine, "cycle", lambda engine, now, budget: cycle(engine, now, 50 * budget))
+    monkeypatch.setattr(Allocation, "turn_priority", property(lambda ask: -importance(ask)))
+    assert play(104) == {"4 priority"}
 
 
 @pytest.fixture(scope="module")

@@ -16,11 +16,12 @@ from kornel.core.journal.content.records import Block, BlockWriter, read_block
 from kornel.core.journal.content.replay import Replay
 from kornel.core.journal.snapshots.snapshots import SnapshotHead, restore_snapshot, write_snapshot
 from kornel.core.snapshot.engines import has_work_under_way
+from kornel.core.state.options import EngineOptions
 from tests.properties.machine import driver
 from tests.properties.machine.world import World
 from tests.properties.test_snapshots import RUNS, trace
 
-BEGINNING = Beginning("test", True, 2_000_000_000, 5)
+BEGINNING = Beginning("test", True, EngineOptions(2_000_000_000, 5))
 
 
 class Calls:

@@ -20,6 +20,7 @@ from kornel.core.domain.commands import (
 from kornel.core.domain.effects import Allocated, Effect, PredicatesAsked, PreemptionPredicatesAsked
 from kornel.core.engine.engine import Engine
 from kornel.core.model.allocations import Allocation
+from kornel.core.state.options import EngineOptions
 from kornel.core.state.partition_state import PartitionState
 from tests.examples import scale_examples
 from tests.properties.shim import RM, SECOND, WIDTH, Operation, Shim, check_books, check_nothing_left, random_history
@@ -35,7 +36,7 @@ class AgreeingShim(Shim):
         self.questions: list[PredicatesAsked | PreemptionPredicatesAsked] = []
         self._plain = not preemption
         # What is reserved is freed a moment later when the shim is asked: that may well change what follows.
-        engine = Engine(reservation_delay_ns=None) if self._plain else Engine()
+        engine = Engine(EngineOptions(reservation_delay_ns=None)) if self._plain else Engine()
         super().__init__(variant, preemption=preemption, engine=engine)
         if attached:
             self._send(AttachCallbacks(RM, predicates=True, preemption_predicates=True))

@@ -123,8 +123,9 @@ def shown(result: PreemptionPlan | Refusal) -> tuple[str, list[str]] | str:
 @settings(max_examples=scale_examples(600), deadline=None)
 @given(st.integers(0, 2**32))
 def test_what_is_kept_changes_nothing(seed: int) -> None:
-    """Tasks end, and others take their room, so that leaves fall to their guarantees and rise above them again; equal
-    asks come back, and what is of no use any more is dropped meanwhile."""
+    """Tasks end, and others take their room, so that leaves fall to their guarantees and rise above them again; so they
+    do as guarantees change. Nodes come back under their names, and equal asks come back. What is of no use any more is
+    dropped meanwhile."""
     dice = random.Random(seed)
     case = dice.choice((random_case, small_case, squeezed_case))(dice)
     world, index, known, names = World.of(case), VictimIndex(), KnownProspects(), case.types()
@@ -146,6 +147,17 @@ def test_what_is_kept_changes_nothing(seed: int) -> None:
             where, size = ended.node.node_id, {names[t]: amount for t, amount in ended.shape.pairs}
             world.remove(ended)
             world.run(TaskCase(dice.choice(leaves), f"w{turn}", size, where, required_node=dice.random() < 0.5))
+        if dice.random() < 0.2:
+            leaf = world.queues[dice.choice(leaves)]
+            leaf.set_limits({0: dice.randint(1, 4)} if dice.random() < 0.5 else {}, dict(leaf.max))
+        node = dice.choice(list(world.nodes.values()))
+        if dice.random() < 0.2 and not node.reservations:
+            for allocation in list(node.allocations.values()):
+                world.remove(allocation)
+            del world.nodes[node.node_id]
+            capacity = {names[t]: amount for t, amount in enumerate(node.capacity) if amount}
+            world.node(node.node_id, capacity)
+            world.run(TaskCase(dice.choice(leaves), f"x{turn}", {names[0]: 1}, node.node_id, tick=turn))
         if dice.random() < 0.5:
             kept = {leaf for leaf in world.queues.values() if leaf.applications}
             known.keep_only(kept)

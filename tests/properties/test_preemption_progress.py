@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from kornel.core.domain.resources import Resources
 from kornel.core.engine.engine import Engine
 from kornel.core.preemption.guarantee.search import prospects
+from kornel.core.state.options import EngineOptions
 from tests.examples import scale_examples
 from tests.oracles.rules.world import Node, Queue, Task, World
 from tests.owed_cluster import OwedCluster, slices_for
@@ -38,7 +39,7 @@ class BoundedRun(Run):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self.engine = Engine(reservation_percent=90)
+        self.engine = Engine(EngineOptions(reservation_percent=90))
 
     def run_slices(self) -> bool:
         """Runs slices until nothing is left to do at this second. Returns whether it mattered."""

@@ -31,6 +31,7 @@ from kornel.core.engine.configuration.configure import CLEANER_INTERVAL_NS
 from kornel.core.engine.engine import Engine
 from kornel.core.model import shapes
 from kornel.core.state.books import audit
+from kornel.core.state.options import EngineOptions
 from tests.driven_core import Amounts, DrivenCore
 from tests.examples import mark_rest_long
 
@@ -62,7 +63,7 @@ class Cluster(DrivenCore):
         """By application that is there, all types that it has ever held: what it used of them is kept."""
         self.refused = self.taken_in = 0
         self.numbers = count()
-        engine = Engine(reservation_delay_ns=None)
+        engine = Engine(EngineOptions(reservation_delay_ns=None))
         super().__init__(self.configuration(), now_ns=1_000 * 10**9, engine=engine)
         for queue in QUEUES:
             self.begin(queue)

@@ -14,6 +14,7 @@ from kornel.core.domain.commands import AllocationSpec
 from kornel.core.domain.effects import Allocated
 from kornel.core.domain.resources import Resources
 from kornel.core.engine.engine import Engine
+from kornel.core.state.options import EngineOptions
 from tests.driven_core import DrivenCore
 from tests.examples import scale_examples
 from tests.oracles.plain_scheduler import PlainApplication, PlainAsk, PlainNode, PlainQueue, PlainScheduler
@@ -164,7 +165,7 @@ def _cluster(seed: int) -> _Pair:
         f"partitions:\n  - name: default\n    nodesortpolicy: {{type: {policy}}}\n"
         f"    queues:\n{_yaml(root, '      ')}\n"
     )
-    core = DrivenCore(text, rm_id=RM, engine=Engine(reservation_delay_ns=None))
+    core = DrivenCore(text, rm_id=RM, engine=Engine(EngineOptions(reservation_delay_ns=None)))
     nodes = [
         PlainNode(f"n{number}", {"vcore": dice.randint(3, 8), "memory": dice.randint(3, 8)})
         for number in range(dice.randint(1, 5))

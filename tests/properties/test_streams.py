@@ -10,6 +10,7 @@ from typing import Any, Final
 import pytest
 
 from kornel.core.domain.commands import AllocationSpec
+from kornel.core.domain.devices import DEVICES_ATTRIBUTE, DeviceRequest
 from kornel.core.domain.resources import Resources
 from tests.examples import mark_rest_long
 from tests.properties.virtual_cluster import PARTITION, VirtualCluster
@@ -40,8 +41,14 @@ class Stream(VirtualCluster):
         self.waiting: dict[str, int] = {}
         """The members that each of those that are large still waits for."""
         super().__init__(self._configure())
+        one, half = DeviceRequest(number=1), DeviceRequest(share=500)
+        self.small = random.Random(f"streams/{number}/devices").choice((None, None, one, half))
+        """The devices that each small task wants, if any; there are cores for all then, and those who are large want as
+        many whole devices as cores."""
+        listed = json.dumps([{"id": f"d{at}"} for at in range(self.capacity)])
+        details = {"attributes": ((DEVICES_ATTRIBUTE, listed),)} if self.small else {}
         for at in range(self.nodes):
-            self.node(f"n{at}", {"vcore": self.capacity})
+            self.node(f"n{at}", {"vcore": self.capacity * (3 if self.small else 1)}, **details)
         streams = [f"s{at}" for at in range(rng.randint(1, 4))]
         older = streams[: rng.choice((0, 4))]
         for name in older:
@@ -94,6 +101,7 @@ class Stream(VirtualCluster):
             self.waiting[name] = members
             spec = AllocationSpec("", name, PARTITION, Resources({"vcore": size}), priority)
             spec = spec._replace(task_group="g", placeholder=True) if members > 1 else spec
+            spec = spec._replace(devices=DeviceRequest(number=size) if self.small else None)
             self.ask(*(spec._replace(key=f"{name}.{at}") for at in range(members)))
 
     def _fill_up(self) -> None:
@@ -102,7 +110,7 @@ class Stream(VirtualCluster):
         assert state is not None
         for name in self.streams:
             application = state.applications.get(name)
-            spec = AllocationSpec("", name, PARTITION, Resources({"vcore": 1}))
+            spec = AllocationSpec("", name, PARTITION, Resources({"vcore": 1}), devices=self.small)
             lack = self.total - (0 if application is None else len(application.asks))
             self.ask(*(spec._replace(key=f"{name}.{self.count + at}") for at in range(lack)))
             self.count += max(0, lack)

@@ -9,6 +9,7 @@ from typing import Any, Final, NamedTuple
 from kornel.core.domain import effects
 from kornel.core.domain.effects import Effect, PreemptionDecided
 from kornel.core.engine.engine import CycleResult, Engine
+from kornel.core.state.options import EngineOptions
 from tests.oracles.claims.scene import Scene
 from tests.oracles.plain_waking import waking_everybody
 from tests.properties.claims.course import Course
@@ -73,7 +74,7 @@ class HeardCourse(Course):
     def __post_init__(self) -> None:
         super().__post_init__()
         self.heard: list[Decision] = []
-        self.engine = _WholeSlices(reservation_percent=self.world.percent)
+        self.engine = _WholeSlices(EngineOptions(reservation_percent=self.world.percent))
 
     def play_out(self) -> list[Decision]:
         """Plays the world, and returns all decisions."""

@@ -86,7 +86,6 @@ class Stage:
         self._questions: list[PredicatesAsked | PreemptionPredicatesAsked] = []
         self._notices: dict[str, int] = {}
         """The last notice by application."""
-        self._apps_of_queues: dict[str, str] = {}
 
     @property
     def state(self) -> PartitionState:

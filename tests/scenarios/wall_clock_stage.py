@@ -51,7 +51,7 @@ class WallClockStage(Stage):
 
     def _send(self, command: Command) -> Iterable[Command]:
         """Returns what the core reads where a shim means *command*."""
-        match self.write_request(command):
+        match self._write_request(command):
             case si.ApplicationRequest() as request:
                 return self._decoder.application_commands(request)
             case si.AllocationRequest() as request:
@@ -60,7 +60,7 @@ class WallClockStage(Stage):
                 return self._decoder.node_commands(request)
         return [command]
 
-    def write_request(self, command: Command) -> Request | None:
+    def _write_request(self, command: Command) -> Request | None:
         """Returns the request by which a shim says *command*; none if no single request does."""
         match command:
             case UpdateApplications(rm_id, add, remove):

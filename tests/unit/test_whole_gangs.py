@@ -5,30 +5,40 @@ from __future__ import annotations
 
 import pytest
 
+from kornel.core.engine.gangs import gang_turns
 from kornel.core.laws import whole_gangs
 from kornel.core.laws.overkill import Need
 from kornel.core.model.allocations import Allocation
-from tests.scenarios.stage import Stage
+from kornel.core.state.waiting import gathering
+from tests.scenarios.stage import Stage, Unsound
 
 
-def _running(
-    style: str = "Hard", minimum: str = "", tags: str = "", mode: str = "units", room: int = 8000
-) -> dict[str, Allocation]:
-    """A gang of four that runs in one task group, by key; it waits if the node has less *room* than it asks for."""
+def _stage_with(style: str = "Hard", minimum: str = "", tags: str = "", mode: str = "units", room: int = 8000) -> Stage:
+    """A cluster with a gang of four in one task group, which waits if the node has less *room* than it asks for."""
     stage = Stage()
-    asks = [f"+ ask a{n} app=a placeholder group=g vcore=1000 memory=0 {minimum}" for n in range(1, 5)]
-    asks[0] = asks[0].removeprefix("+ ")
     stage.play(
         [
             f"partition default gangs={mode}",
             "queue root.a",
             f"node n1 vcore={room} memory=100",
             f"app a queue=root.a gang={{vcore=4000}} timeout=60s style={style} {tags}",
-            *asks,
+            *_each(f"ask a{{n}} app=a placeholder group=g vcore=1000 memory=0 {minimum}"),
             "cycle",
         ]
     )
-    state = stage.state
+    return stage
+
+
+def _each(line: str, count: int = 4) -> list[str]:
+    """Returns *line* for each of *count* members, in one request."""
+    return ["+ " * (n > 1) + line.format(n=n) for n in range(1, count + 1)]
+
+
+def _running(
+    style: str = "Hard", minimum: str = "", tags: str = "", mode: str = "units", room: int = 8000
+) -> dict[str, Allocation]:
+    """The members of the gang of :func:`_stage_with`, by key."""
+    state = _stage_with(style, minimum, tags, mode, room).state
     return {key: state.requests[key] for key in ("a1", "a2", "a3", "a4")}
 
 
@@ -63,6 +73,37 @@ def test_nobody_leaves_for_one_member_alone(style: str, minimum: str, room: int,
     others run."""
     members = _running(style, minimum, room=room)
     assert len(list(whole_gangs.check_takers([members["a1"]]))) == found
+
+
+@pytest.mark.parametrize(
+    ("style", "minimum", "ended", "found"),
+    [
+        ("Hard", "", 4, 1), ("Hard", "", 3, 0), ("Soft", "", 4, 0), ("Soft", "minimum=3", 4, 1),
+        ("Soft", "minimum=3", 3, 0), ("Hard", "minimum=1", 4, 0),
+    ],
+)  # fmt: skip
+def test_nobody_leaves_for_one_task_alone_of_those_that_come_again(
+    style: str, minimum: str, ended: int, found: int
+) -> None:
+    """Tasks that *ended* are asked for again, without placeholders. One may be served by itself while others run."""
+    stage = _stage_with(style, minimum)
+    stage.play(["cycle", *_each("ask w{n} app=a group=g vcore=1000 memory=0"), "cycle"])
+    stage.play([*_each("release a{n} app=a type=PLACEHOLDER_REPLACED"), "cycle", "drain n1"])
+    stage.play([*_each("release w{n} app=a", ended), *_each("ask u{n} app=a group=g vcore=1000 memory=0", ended)])
+    assert len(list(whole_gangs.check_takers([stage.state.requests["u1"]]))) == found
+
+
+def test_a_plan_for_a_part_of_those_that_come_again_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a gang without placeholders four ran at once. A search that plans for three of them breaks the law."""
+    monkeypatch.setattr(gang_turns, "minimum_members", lambda unit: gathering.minimum_members(unit)[:-1])
+    stage = Stage()
+    stage.play(["queue root.a guaranteed={vcore=4000} preemption.delay=1s", "queue root.v", "node n1 vcore=4000"])
+    stage.play(["app a queue=root.a gang={vcore=4000} style=Hard", "app v queue=root.v"])
+    stage.play([*_each("run w{n} app=a group=g node=n1 vcore=1000 memory=0"), "ask x app=a vcore=9000"])
+    stage.play([*_each("release w{n} app=a"), *_each("run v{n} app=v node=n1 vcore=1000 memory=0")])
+    stage.play(_each("ask u{n} app=a group=g vcore=1000 memory=0 other=yes"))
+    with pytest.raises(Unsound, match="laws of preemption"):
+        stage.play(["cycles until=20s every=1s"])
 
 
 @pytest.mark.parametrize(

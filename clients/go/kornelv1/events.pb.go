@@ -525,6 +525,388 @@ func (x *EventGap) GetEndId() uint64 {
 	return 0
 }
 
+// Which decisions to list.
+type ListDecisionsRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Partition they are about, as "[rm_id]name" or as bare name. Empty: "default".
+	Partition string `protobuf:"bytes,1,opt,name=partition,proto3" json:"partition,omitempty"`
+	// Number of the first one. Absent: the newest are listed.
+	Start *int64 `protobuf:"varint,2,opt,name=start,proto3,oneof" json:"start,omitempty"`
+	// The most entries to look at. 0: 1,000, which is also the most.
+	Limit         int32 `protobuf:"varint,3,opt,name=limit,proto3" json:"limit,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListDecisionsRequest) Reset() {
+	*x = ListDecisionsRequest{}
+	mi := &file_kornel_v1_events_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListDecisionsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListDecisionsRequest) ProtoMessage() {}
+
+func (x *ListDecisionsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_kornel_v1_events_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListDecisionsRequest.ProtoReflect.Descriptor instead.
+func (*ListDecisionsRequest) Descriptor() ([]byte, []int) {
+	return file_kornel_v1_events_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *ListDecisionsRequest) GetPartition() string {
+	if x != nil {
+		return x.Partition
+	}
+	return ""
+}
+
+func (x *ListDecisionsRequest) GetStart() int64 {
+	if x != nil && x.Start != nil {
+		return *x.Start
+	}
+	return 0
+}
+
+func (x *ListDecisionsRequest) GetLimit() int32 {
+	if x != nil {
+		return x.Limit
+	}
+	return 0
+}
+
+// Decisions by their numbers.
+type ListDecisionsResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Names this life of the core.
+	Instance string `protobuf:"bytes,1,opt,name=instance,json=InstanceUUID,proto3" json:"instance,omitempty"`
+	// The oldest decision kept.
+	LowestId int64 `protobuf:"varint,2,opt,name=lowest_id,json=lowestID,proto3" json:"lowest_id,omitempty"`
+	// Where to go on.
+	NextId int64 `protobuf:"varint,3,opt,name=next_id,json=nextID,proto3" json:"next_id,omitempty"`
+	// Those of the partition. Their numbers have gaps where other decisions were made.
+	Preemptions   []*PreemptionDecision `protobuf:"bytes,4,rep,name=preemptions,proto3" json:"preemptions,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListDecisionsResponse) Reset() {
+	*x = ListDecisionsResponse{}
+	mi := &file_kornel_v1_events_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListDecisionsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListDecisionsResponse) ProtoMessage() {}
+
+func (x *ListDecisionsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_kornel_v1_events_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListDecisionsResponse.ProtoReflect.Descriptor instead.
+func (*ListDecisionsResponse) Descriptor() ([]byte, []int) {
+	return file_kornel_v1_events_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *ListDecisionsResponse) GetInstance() string {
+	if x != nil {
+		return x.Instance
+	}
+	return ""
+}
+
+func (x *ListDecisionsResponse) GetLowestId() int64 {
+	if x != nil {
+		return x.LowestId
+	}
+	return 0
+}
+
+func (x *ListDecisionsResponse) GetNextId() int64 {
+	if x != nil {
+		return x.NextId
+	}
+	return 0
+}
+
+func (x *ListDecisionsResponse) GetPreemptions() []*PreemptionDecision {
+	if x != nil {
+		return x.Preemptions
+	}
+	return nil
+}
+
+// An attempt to preempt. The periodic policy serves no single ask.
+type PreemptionDecision struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Its number among all decisions, from 0.
+	Id int64 `protobuf:"varint,1,opt,name=id,proto3" json:"id,omitempty"`
+	// Number of the event that came next.
+	NextEventId int64 `protobuf:"varint,2,opt,name=next_event_id,json=nextEventID,proto3" json:"next_event_id,omitempty"`
+	// When, Unix nanoseconds.
+	AtNs int64 `protobuf:"varint,3,opt,name=at_ns,json=time,proto3" json:"at_ns,omitempty"`
+	// Kind of preemption, or "governor".
+	Kind string `protobuf:"bytes,4,opt,name=kind,proto3" json:"kind,omitempty"`
+	// For instance "TRIGGERED"; docs/reasons.md lists them.
+	Outcome string `protobuf:"bytes,5,opt,name=outcome,proto3" json:"outcome,omitempty"`
+	// What allowed it. Absent: nobody had to leave.
+	Law *string `protobuf:"bytes,6,opt,name=law,proto3,oneof" json:"law,omitempty"`
+	// Key of the ask that was served. Empty: none.
+	Key string `protobuf:"bytes,7,opt,name=key,json=allocationKey,proto3" json:"key,omitempty"`
+	// Application of that ask. Empty: none.
+	ApplicationId string `protobuf:"bytes,8,opt,name=application_id,json=applicationID,proto3" json:"application_id,omitempty"`
+	// Queue of that ask, or the one that gives up something.
+	Queue string `protobuf:"bytes,9,opt,name=queue,json=queueName,proto3" json:"queue,omitempty"`
+	// Node on which room is made. Empty: none.
+	NodeId string `protobuf:"bytes,10,opt,name=node_id,json=nodeID,proto3" json:"node_id,omitempty"`
+	// In words.
+	Detail string `protobuf:"bytes,11,opt,name=detail,proto3" json:"detail,omitempty"`
+	// Number of the plan for a gang that it belongs to. Absent: none.
+	GangPlan *int64 `protobuf:"varint,12,opt,name=gang_plan,json=gangPlan,proto3,oneof" json:"gang_plan,omitempty"`
+	// Who has to leave, or is concerned.
+	Victims       []*DecisionVictim `protobuf:"bytes,13,rep,name=victims,proto3" json:"victims,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PreemptionDecision) Reset() {
+	*x = PreemptionDecision{}
+	mi := &file_kornel_v1_events_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PreemptionDecision) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PreemptionDecision) ProtoMessage() {}
+
+func (x *PreemptionDecision) ProtoReflect() protoreflect.Message {
+	mi := &file_kornel_v1_events_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PreemptionDecision.ProtoReflect.Descriptor instead.
+func (*PreemptionDecision) Descriptor() ([]byte, []int) {
+	return file_kornel_v1_events_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *PreemptionDecision) GetId() int64 {
+	if x != nil {
+		return x.Id
+	}
+	return 0
+}
+
+func (x *PreemptionDecision) GetNextEventId() int64 {
+	if x != nil {
+		return x.NextEventId
+	}
+	return 0
+}
+
+func (x *PreemptionDecision) GetAtNs() int64 {
+	if x != nil {
+		return x.AtNs
+	}
+	return 0
+}
+
+func (x *PreemptionDecision) GetKind() string {
+	if x != nil {
+		return x.Kind
+	}
+	return ""
+}
+
+func (x *PreemptionDecision) GetOutcome() string {
+	if x != nil {
+		return x.Outcome
+	}
+	return ""
+}
+
+func (x *PreemptionDecision) GetLaw() string {
+	if x != nil && x.Law != nil {
+		return *x.Law
+	}
+	return ""
+}
+
+func (x *PreemptionDecision) GetKey() string {
+	if x != nil {
+		return x.Key
+	}
+	return ""
+}
+
+func (x *PreemptionDecision) GetApplicationId() string {
+	if x != nil {
+		return x.ApplicationId
+	}
+	return ""
+}
+
+func (x *PreemptionDecision) GetQueue() string {
+	if x != nil {
+		return x.Queue
+	}
+	return ""
+}
+
+func (x *PreemptionDecision) GetNodeId() string {
+	if x != nil {
+		return x.NodeId
+	}
+	return ""
+}
+
+func (x *PreemptionDecision) GetDetail() string {
+	if x != nil {
+		return x.Detail
+	}
+	return ""
+}
+
+func (x *PreemptionDecision) GetGangPlan() int64 {
+	if x != nil && x.GangPlan != nil {
+		return *x.GangPlan
+	}
+	return 0
+}
+
+func (x *PreemptionDecision) GetVictims() []*DecisionVictim {
+	if x != nil {
+		return x.Victims
+	}
+	return nil
+}
+
+// An allocation that a decision is about.
+type DecisionVictim struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Its key.
+	Key string `protobuf:"bytes,1,opt,name=key,json=allocationKey,proto3" json:"key,omitempty"`
+	// Its application.
+	ApplicationId string `protobuf:"bytes,2,opt,name=application_id,json=applicationID,proto3" json:"application_id,omitempty"`
+	// Full path of its queue.
+	Queue string `protobuf:"bytes,3,opt,name=queue,json=queueName,proto3" json:"queue,omitempty"`
+	// Node it runs on.
+	NodeId string `protobuf:"bytes,4,opt,name=node_id,json=nodeID,proto3" json:"node_id,omitempty"`
+	// Its priority as the asking queue sees it.
+	Priority int64 `protobuf:"varint,5,opt,name=priority,proto3" json:"priority,omitempty"`
+	// What it holds.
+	Resources     map[string]int64 `protobuf:"bytes,6,rep,name=resources,json=resource,proto3" json:"resources,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DecisionVictim) Reset() {
+	*x = DecisionVictim{}
+	mi := &file_kornel_v1_events_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DecisionVictim) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DecisionVictim) ProtoMessage() {}
+
+func (x *DecisionVictim) ProtoReflect() protoreflect.Message {
+	mi := &file_kornel_v1_events_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DecisionVictim.ProtoReflect.Descriptor instead.
+func (*DecisionVictim) Descriptor() ([]byte, []int) {
+	return file_kornel_v1_events_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *DecisionVictim) GetKey() string {
+	if x != nil {
+		return x.Key
+	}
+	return ""
+}
+
+func (x *DecisionVictim) GetApplicationId() string {
+	if x != nil {
+		return x.ApplicationId
+	}
+	return ""
+}
+
+func (x *DecisionVictim) GetQueue() string {
+	if x != nil {
+		return x.Queue
+	}
+	return ""
+}
+
+func (x *DecisionVictim) GetNodeId() string {
+	if x != nil {
+		return x.NodeId
+	}
+	return ""
+}
+
+func (x *DecisionVictim) GetPriority() int64 {
+	if x != nil {
+		return x.Priority
+	}
+	return 0
+}
+
+func (x *DecisionVictim) GetResources() map[string]int64 {
+	if x != nil {
+		return x.Resources
+	}
+	return nil
+}
+
 var File_kornel_v1_events_proto protoreflect.FileDescriptor
 
 const file_kornel_v1_events_proto_rawDesc = "" +
@@ -562,9 +944,48 @@ const file_kornel_v1_events_proto_rawDesc = "" +
 	"\x06end_id\x18\x04 \x01(\x04R\x05endId\"<\n" +
 	"\bEventGap\x12\x19\n" +
 	"\bfirst_id\x18\x01 \x01(\x04R\afirstId\x12\x15\n" +
-	"\x06end_id\x18\x02 \x01(\x04R\x05endId2^\n" +
+	"\x06end_id\x18\x02 \x01(\x04R\x05endId\"o\n" +
+	"\x14ListDecisionsRequest\x12\x1c\n" +
+	"\tpartition\x18\x01 \x01(\tR\tpartition\x12\x19\n" +
+	"\x05start\x18\x02 \x01(\x03H\x00R\x05start\x88\x01\x01\x12\x14\n" +
+	"\x05limit\x18\x03 \x01(\x05R\x05limitB\b\n" +
+	"\x06_start\"\xae\x01\n" +
+	"\x15ListDecisionsResponse\x12\x1e\n" +
+	"\binstance\x18\x01 \x01(\tR\fInstanceUUID\x12\x1b\n" +
+	"\tlowest_id\x18\x02 \x01(\x03R\blowestID\x12\x17\n" +
+	"\anext_id\x18\x03 \x01(\x03R\x06nextID\x12?\n" +
+	"\vpreemptions\x18\x04 \x03(\v2\x1d.kornel.v1.PreemptionDecisionR\vpreemptions\"\x9d\x03\n" +
+	"\x12PreemptionDecision\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\x03R\x02id\x12\"\n" +
+	"\rnext_event_id\x18\x02 \x01(\x03R\vnextEventID\x12\x13\n" +
+	"\x05at_ns\x18\x03 \x01(\x03R\x04time\x12\x12\n" +
+	"\x04kind\x18\x04 \x01(\tR\x04kind\x12\x18\n" +
+	"\aoutcome\x18\x05 \x01(\tR\aoutcome\x12\x15\n" +
+	"\x03law\x18\x06 \x01(\tH\x00R\x03law\x88\x01\x01\x12\x1a\n" +
+	"\x03key\x18\a \x01(\tR\rallocationKey\x12%\n" +
+	"\x0eapplication_id\x18\b \x01(\tR\rapplicationID\x12\x18\n" +
+	"\x05queue\x18\t \x01(\tR\tqueueName\x12\x17\n" +
+	"\anode_id\x18\n" +
+	" \x01(\tR\x06nodeID\x12\x16\n" +
+	"\x06detail\x18\v \x01(\tR\x06detail\x12 \n" +
+	"\tgang_plan\x18\f \x01(\x03H\x01R\bgangPlan\x88\x01\x01\x123\n" +
+	"\avictims\x18\r \x03(\v2\x19.kornel.v1.DecisionVictimR\avictimsB\x06\n" +
+	"\x04_lawB\f\n" +
+	"\n" +
+	"_gang_plan\"\xa7\x02\n" +
+	"\x0eDecisionVictim\x12\x1a\n" +
+	"\x03key\x18\x01 \x01(\tR\rallocationKey\x12%\n" +
+	"\x0eapplication_id\x18\x02 \x01(\tR\rapplicationID\x12\x18\n" +
+	"\x05queue\x18\x03 \x01(\tR\tqueueName\x12\x17\n" +
+	"\anode_id\x18\x04 \x01(\tR\x06nodeID\x12\x1a\n" +
+	"\bpriority\x18\x05 \x01(\x03R\bpriority\x12E\n" +
+	"\tresources\x18\x06 \x03(\v2(.kornel.v1.DecisionVictim.ResourcesEntryR\bresource\x1a<\n" +
+	"\x0eResourcesEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\x03R\x05value:\x028\x012\xb2\x01\n" +
 	"\fEventService\x12N\n" +
-	"\vWatchEvents\x12\x1d.kornel.v1.WatchEventsRequest\x1a\x1e.kornel.v1.WatchEventsResponse0\x01B\x14Z\x12kornel/v1;kornelv1b\x06proto3"
+	"\vWatchEvents\x12\x1d.kornel.v1.WatchEventsRequest\x1a\x1e.kornel.v1.WatchEventsResponse0\x01\x12R\n" +
+	"\rListDecisions\x12\x1f.kornel.v1.ListDecisionsRequest\x1a .kornel.v1.ListDecisionsResponseB\x14Z\x12kornel/v1;kornelv1b\x06proto3"
 
 var (
 	file_kornel_v1_events_proto_rawDescOnce sync.Once
@@ -578,33 +999,43 @@ func file_kornel_v1_events_proto_rawDescGZIP() []byte {
 	return file_kornel_v1_events_proto_rawDescData
 }
 
-var file_kornel_v1_events_proto_msgTypes = make([]protoimpl.MessageInfo, 7)
+var file_kornel_v1_events_proto_msgTypes = make([]protoimpl.MessageInfo, 12)
 var file_kornel_v1_events_proto_goTypes = []any{
-	(*WatchEventsRequest)(nil),  // 0: kornel.v1.WatchEventsRequest
-	(*EventCursor)(nil),         // 1: kornel.v1.EventCursor
-	(*EventFilter)(nil),         // 2: kornel.v1.EventFilter
-	(*WatchEventsResponse)(nil), // 3: kornel.v1.WatchEventsResponse
-	(*Event)(nil),               // 4: kornel.v1.Event
-	(*EventsOpened)(nil),        // 5: kornel.v1.EventsOpened
-	(*EventGap)(nil),            // 6: kornel.v1.EventGap
-	(si.EventRecord_Type)(0),    // 7: si.v1.EventRecord.Type
-	(*si.EventRecord)(nil),      // 8: si.v1.EventRecord
+	(*WatchEventsRequest)(nil),    // 0: kornel.v1.WatchEventsRequest
+	(*EventCursor)(nil),           // 1: kornel.v1.EventCursor
+	(*EventFilter)(nil),           // 2: kornel.v1.EventFilter
+	(*WatchEventsResponse)(nil),   // 3: kornel.v1.WatchEventsResponse
+	(*Event)(nil),                 // 4: kornel.v1.Event
+	(*EventsOpened)(nil),          // 5: kornel.v1.EventsOpened
+	(*EventGap)(nil),              // 6: kornel.v1.EventGap
+	(*ListDecisionsRequest)(nil),  // 7: kornel.v1.ListDecisionsRequest
+	(*ListDecisionsResponse)(nil), // 8: kornel.v1.ListDecisionsResponse
+	(*PreemptionDecision)(nil),    // 9: kornel.v1.PreemptionDecision
+	(*DecisionVictim)(nil),        // 10: kornel.v1.DecisionVictim
+	nil,                           // 11: kornel.v1.DecisionVictim.ResourcesEntry
+	(si.EventRecord_Type)(0),      // 12: si.v1.EventRecord.Type
+	(*si.EventRecord)(nil),        // 13: si.v1.EventRecord
 }
 var file_kornel_v1_events_proto_depIdxs = []int32{
-	1, // 0: kornel.v1.WatchEventsRequest.resume:type_name -> kornel.v1.EventCursor
-	2, // 1: kornel.v1.WatchEventsRequest.filter:type_name -> kornel.v1.EventFilter
-	7, // 2: kornel.v1.EventFilter.types:type_name -> si.v1.EventRecord.Type
-	4, // 3: kornel.v1.WatchEventsResponse.events:type_name -> kornel.v1.Event
-	5, // 4: kornel.v1.WatchEventsResponse.opened:type_name -> kornel.v1.EventsOpened
-	6, // 5: kornel.v1.WatchEventsResponse.gap:type_name -> kornel.v1.EventGap
-	8, // 6: kornel.v1.Event.record:type_name -> si.v1.EventRecord
-	0, // 7: kornel.v1.EventService.WatchEvents:input_type -> kornel.v1.WatchEventsRequest
-	3, // 8: kornel.v1.EventService.WatchEvents:output_type -> kornel.v1.WatchEventsResponse
-	8, // [8:9] is the sub-list for method output_type
-	7, // [7:8] is the sub-list for method input_type
-	7, // [7:7] is the sub-list for extension type_name
-	7, // [7:7] is the sub-list for extension extendee
-	0, // [0:7] is the sub-list for field type_name
+	1,  // 0: kornel.v1.WatchEventsRequest.resume:type_name -> kornel.v1.EventCursor
+	2,  // 1: kornel.v1.WatchEventsRequest.filter:type_name -> kornel.v1.EventFilter
+	12, // 2: kornel.v1.EventFilter.types:type_name -> si.v1.EventRecord.Type
+	4,  // 3: kornel.v1.WatchEventsResponse.events:type_name -> kornel.v1.Event
+	5,  // 4: kornel.v1.WatchEventsResponse.opened:type_name -> kornel.v1.EventsOpened
+	6,  // 5: kornel.v1.WatchEventsResponse.gap:type_name -> kornel.v1.EventGap
+	13, // 6: kornel.v1.Event.record:type_name -> si.v1.EventRecord
+	9,  // 7: kornel.v1.ListDecisionsResponse.preemptions:type_name -> kornel.v1.PreemptionDecision
+	10, // 8: kornel.v1.PreemptionDecision.victims:type_name -> kornel.v1.DecisionVictim
+	11, // 9: kornel.v1.DecisionVictim.resources:type_name -> kornel.v1.DecisionVictim.ResourcesEntry
+	0,  // 10: kornel.v1.EventService.WatchEvents:input_type -> kornel.v1.WatchEventsRequest
+	7,  // 11: kornel.v1.EventService.ListDecisions:input_type -> kornel.v1.ListDecisionsRequest
+	3,  // 12: kornel.v1.EventService.WatchEvents:output_type -> kornel.v1.WatchEventsResponse
+	8,  // 13: kornel.v1.EventService.ListDecisions:output_type -> kornel.v1.ListDecisionsResponse
+	12, // [12:14] is the sub-list for method output_type
+	10, // [10:12] is the sub-list for method input_type
+	10, // [10:10] is the sub-list for extension type_name
+	10, // [10:10] is the sub-list for extension extendee
+	0,  // [0:10] is the sub-list for field type_name
 }
 
 func init() { file_kornel_v1_events_proto_init() }
@@ -616,13 +1047,15 @@ func file_kornel_v1_events_proto_init() {
 		(*WatchEventsRequest_Resume)(nil),
 		(*WatchEventsRequest_Newest)(nil),
 	}
+	file_kornel_v1_events_proto_msgTypes[7].OneofWrappers = []any{}
+	file_kornel_v1_events_proto_msgTypes[9].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_kornel_v1_events_proto_rawDesc), len(file_kornel_v1_events_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   7,
+			NumMessages:   12,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -21,7 +21,8 @@ import (
 const _ = grpc.SupportPackageIsVersion9
 
 const (
-	EventService_WatchEvents_FullMethodName = "/kornel.v1.EventService/WatchEvents"
+	EventService_WatchEvents_FullMethodName   = "/kornel.v1.EventService/WatchEvents"
+	EventService_ListDecisions_FullMethodName = "/kornel.v1.EventService/ListDecisions"
 )
 
 // EventServiceClient is the client API for EventService service.
@@ -38,6 +39,9 @@ type EventServiceClient interface {
 	// allow, and for a client that reads too slowly; the text tells which. OUT_OF_RANGE for a "resume" in the future.
 	// UNAVAILABLE when the core goes down.
 	WatchEvents(ctx context.Context, in *WatchEventsRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[WatchEventsResponse], error)
+	// Decisions to preempt that the core keeps, the oldest first: attempts that had a result. NOT_FOUND for an unknown
+	// partition.
+	ListDecisions(ctx context.Context, in *ListDecisionsRequest, opts ...grpc.CallOption) (*ListDecisionsResponse, error)
 }
 
 type eventServiceClient struct {
@@ -67,6 +71,16 @@ func (c *eventServiceClient) WatchEvents(ctx context.Context, in *WatchEventsReq
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type EventService_WatchEventsClient = grpc.ServerStreamingClient[WatchEventsResponse]
 
+func (c *eventServiceClient) ListDecisions(ctx context.Context, in *ListDecisionsRequest, opts ...grpc.CallOption) (*ListDecisionsResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ListDecisionsResponse)
+	err := c.cc.Invoke(ctx, EventService_ListDecisions_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // EventServiceServer is the server API for EventService service.
 // All implementations must embed UnimplementedEventServiceServer
 // for forward compatibility.
@@ -81,6 +95,9 @@ type EventServiceServer interface {
 	// allow, and for a client that reads too slowly; the text tells which. OUT_OF_RANGE for a "resume" in the future.
 	// UNAVAILABLE when the core goes down.
 	WatchEvents(*WatchEventsRequest, grpc.ServerStreamingServer[WatchEventsResponse]) error
+	// Decisions to preempt that the core keeps, the oldest first: attempts that had a result. NOT_FOUND for an unknown
+	// partition.
+	ListDecisions(context.Context, *ListDecisionsRequest) (*ListDecisionsResponse, error)
 	mustEmbedUnimplementedEventServiceServer()
 }
 
@@ -93,6 +110,9 @@ type UnimplementedEventServiceServer struct{}
 
 func (UnimplementedEventServiceServer) WatchEvents(*WatchEventsRequest, grpc.ServerStreamingServer[WatchEventsResponse]) error {
 	return status.Errorf(codes.Unimplemented, "method WatchEvents not implemented")
+}
+func (UnimplementedEventServiceServer) ListDecisions(context.Context, *ListDecisionsRequest) (*ListDecisionsResponse, error) {
+	return nil, status.Errorf(codes.Unimplemented, "method ListDecisions not implemented")
 }
 func (UnimplementedEventServiceServer) mustEmbedUnimplementedEventServiceServer() {}
 func (UnimplementedEventServiceServer) testEmbeddedByValue()                      {}
@@ -126,13 +146,36 @@ func _EventService_WatchEvents_Handler(srv interface{}, stream grpc.ServerStream
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type EventService_WatchEventsServer = grpc.ServerStreamingServer[WatchEventsResponse]
 
+func _EventService_ListDecisions_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ListDecisionsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(EventServiceServer).ListDecisions(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: EventService_ListDecisions_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(EventServiceServer).ListDecisions(ctx, req.(*ListDecisionsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // EventService_ServiceDesc is the grpc.ServiceDesc for EventService service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
 var EventService_ServiceDesc = grpc.ServiceDesc{
 	ServiceName: "kornel.v1.EventService",
 	HandlerType: (*EventServiceServer)(nil),
-	Methods:     []grpc.MethodDesc{},
+	Methods: []grpc.MethodDesc{
+		{
+			MethodName: "ListDecisions",
+			Handler:    _EventService_ListDecisions_Handler,
+		},
+	},
 	Streams: []grpc.StreamDesc{
 		{
 			StreamName:    "WatchEvents",

@@ -30,10 +30,10 @@ type ExplainRequest struct {
 	Partition string `protobuf:"bytes,1,opt,name=partition,proto3" json:"partition,omitempty"`
 	// Key of an ask or allocation, or ID of an application. Keys come first. With a node, an application stands for its
 	// first waiting ask.
-	Name string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	Name string `protobuf:"bytes,2,opt,name=name,json=key,proto3" json:"name,omitempty"`
 	// ID of a node: why is the ask not there? Without a name: why is the node used as it is? Empty: the question is not
 	// about a node.
-	NodeId        string `protobuf:"bytes,3,opt,name=node_id,json=nodeId,proto3" json:"node_id,omitempty"`
+	NodeId        string `protobuf:"bytes,3,opt,name=node_id,json=node,proto3" json:"node_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -232,17 +232,17 @@ func (*ExplainResponse_Node) isExplainResponse_Report() {}
 type AskOnNode struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Its key.
-	Key string `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
+	Key string `protobuf:"bytes,1,opt,name=key,json=allocationKey,proto3" json:"key,omitempty"`
 	// Its application.
-	ApplicationId string `protobuf:"bytes,2,opt,name=application_id,json=applicationId,proto3" json:"application_id,omitempty"`
+	ApplicationId string `protobuf:"bytes,2,opt,name=application_id,json=applicationID,proto3" json:"application_id,omitempty"`
 	// Full path of its queue.
-	Queue string `protobuf:"bytes,3,opt,name=queue,proto3" json:"queue,omitempty"`
+	Queue string `protobuf:"bytes,3,opt,name=queue,json=queueName,proto3" json:"queue,omitempty"`
 	// As in ExplainAskResponse.state.
 	State string `protobuf:"bytes,4,opt,name=state,proto3" json:"state,omitempty"`
 	// The node in question.
-	NodeId string `protobuf:"bytes,5,opt,name=node_id,json=nodeId,proto3" json:"node_id,omitempty"`
+	NodeId string `protobuf:"bytes,5,opt,name=node_id,json=nodeID,proto3" json:"node_id,omitempty"`
 	// What it asks for or holds.
-	Resources map[string]int64 `protobuf:"bytes,6,rep,name=resources,proto3" json:"resources,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"`
+	Resources map[string]int64 `protobuf:"bytes,6,rep,name=resources,json=resource,proto3" json:"resources,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"`
 	// Where it runs. Empty: it waits.
 	RunsOn string `protobuf:"bytes,7,opt,name=runs_on,json=runsOn,proto3" json:"runs_on,omitempty"`
 	// Everything about the node that keeps the ask off it. None: the node has room for it.
@@ -359,7 +359,7 @@ func (x *AskOnNode) GetFirstNode() string {
 type NodeReport struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Its ID.
-	NodeId string `protobuf:"bytes,1,opt,name=node_id,json=nodeId,proto3" json:"node_id,omitempty"`
+	NodeId string `protobuf:"bytes,1,opt,name=node_id,json=nodeID,proto3" json:"node_id,omitempty"`
 	// Whether it takes new work.
 	Schedulable bool `protobuf:"varint,2,opt,name=schedulable,proto3" json:"schedulable,omitempty"`
 	// The RM drains it.
@@ -367,19 +367,19 @@ type NodeReport struct {
 	// Who else keeps it out of scheduling. Empty: nobody.
 	DrainedBy string `protobuf:"bytes,4,opt,name=drained_by,json=drainedBy,proto3" json:"drained_by,omitempty"`
 	// Since when.
-	DrainedSinceNs int64 `protobuf:"varint,5,opt,name=drained_since_ns,json=drainedSinceNs,proto3" json:"drained_since_ns,omitempty"`
+	DrainedSinceNs int64 `protobuf:"varint,5,opt,name=drained_since_ns,json=drainedSince,proto3" json:"drained_since_ns,omitempty"`
 	// What it has.
 	Capacity map[string]int64 `protobuf:"bytes,6,rep,name=capacity,proto3" json:"capacity,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"`
 	// What is left of it.
 	Available map[string]int64 `protobuf:"bytes,7,rep,name=available,proto3" json:"available,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"`
 	// Allocations on it.
-	AllocationCount int64 `protobuf:"varint,8,opt,name=allocation_count,json=allocationCount,proto3" json:"allocation_count,omitempty"`
+	AllocationCount int64 `protobuf:"varint,8,opt,name=allocation_count,json=allocations,proto3" json:"allocation_count,omitempty"`
 	// Keys of the asks that room is held for there.
 	Reservations []string `protobuf:"bytes,9,rep,name=reservations,proto3" json:"reservations,omitempty"`
 	// When the youngest of its allocations was placed. 0: it has none.
-	LastPlacedNs int64 `protobuf:"varint,10,opt,name=last_placed_ns,json=lastPlacedNs,proto3" json:"last_placed_ns,omitempty"`
+	LastPlacedNs int64 `protobuf:"varint,10,opt,name=last_placed_ns,json=lastPlaced,proto3" json:"last_placed_ns,omitempty"`
 	// Asks that wait in the partition.
-	WaitingAskCount int64 `protobuf:"varint,11,opt,name=waiting_ask_count,json=waitingAskCount,proto3" json:"waiting_ask_count,omitempty"`
+	WaitingAskCount int64 `protobuf:"varint,11,opt,name=waiting_ask_count,json=waitingAsks,proto3" json:"waiting_ask_count,omitempty"`
 	// What keeps them off the node, most asks first.
 	Verdicts      []*AsksOnNode `protobuf:"bytes,12,rep,name=verdicts,proto3" json:"verdicts,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -506,7 +506,7 @@ type AsksOnNode struct {
 	// Kind of the obstacle, as in Blocker.kind, or "fits": the node has room for them and nothing else is in their way.
 	Kind string `protobuf:"bytes,1,opt,name=kind,proto3" json:"kind,omitempty"`
 	// How many.
-	AskCount int64 `protobuf:"varint,2,opt,name=ask_count,json=askCount,proto3" json:"ask_count,omitempty"`
+	AskCount int64 `protobuf:"varint,2,opt,name=ask_count,json=asks,proto3" json:"ask_count,omitempty"`
 	// Key of one of them.
 	Example string `protobuf:"bytes,3,opt,name=example,proto3" json:"example,omitempty"`
 	// What is in the way of that one. Not set: nothing.
@@ -577,26 +577,26 @@ func (x *AsksOnNode) GetBlocker() *Blocker {
 type AskReport struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Its key.
-	Key string `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
+	Key string `protobuf:"bytes,1,opt,name=key,json=allocationKey,proto3" json:"key,omitempty"`
 	// Its application.
-	ApplicationId string `protobuf:"bytes,2,opt,name=application_id,json=applicationId,proto3" json:"application_id,omitempty"`
+	ApplicationId string `protobuf:"bytes,2,opt,name=application_id,json=applicationID,proto3" json:"application_id,omitempty"`
 	// Full path of its queue.
-	Queue string `protobuf:"bytes,3,opt,name=queue,proto3" json:"queue,omitempty"`
+	Queue string `protobuf:"bytes,3,opt,name=queue,json=queueName,proto3" json:"queue,omitempty"`
 	// As in ExplainAskResponse.state.
 	State string `protobuf:"bytes,4,opt,name=state,proto3" json:"state,omitempty"`
 	// Node it runs on, is reserved on or is held for. Empty: none.
-	NodeId string `protobuf:"bytes,5,opt,name=node_id,json=nodeId,proto3" json:"node_id,omitempty"`
+	NodeId string `protobuf:"bytes,5,opt,name=node_id,json=nodeID,proto3" json:"node_id,omitempty"`
 	// Its priority.
 	Priority int32 `protobuf:"varint,6,opt,name=priority,proto3" json:"priority,omitempty"`
 	// What it asks for or holds.
-	Resources map[string]int64 `protobuf:"bytes,7,rep,name=resources,proto3" json:"resources,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"`
+	Resources map[string]int64 `protobuf:"bytes,7,rep,name=resources,json=resource,proto3" json:"resources,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"`
 	// When it was created.
-	CreatedNs int64 `protobuf:"varint,8,opt,name=created_ns,json=createdNs,proto3" json:"created_ns,omitempty"`
+	CreatedNs int64 `protobuf:"varint,8,opt,name=created_ns,json=requestTime,proto3" json:"created_ns,omitempty"`
 	// Everything in its way: what waiting never ends comes first, then application, user, queue, reservation, node; within
 	// a level what lacks most.
 	Blockers []*Blocker `protobuf:"bytes,9,rep,name=blockers,proto3" json:"blockers,omitempty"`
 	// How many open nodes have room for it.
-	FittingNodeCount int64 `protobuf:"varint,10,opt,name=fitting_node_count,json=fittingNodeCount,proto3" json:"fitting_node_count,omitempty"`
+	FittingNodeCount int64 `protobuf:"varint,10,opt,name=fitting_node_count,json=fittingNodes,proto3" json:"fitting_node_count,omitempty"`
 	// Its place among those that wait. Not set: it does not wait.
 	Position *AskPosition `protobuf:"bytes,11,opt,name=position,proto3" json:"position,omitempty"`
 	// What preemption could do for it. Not set: it does not wait.
@@ -751,13 +751,13 @@ type Blocker struct {
 	// The numbers.
 	Shortages []*Shortage `protobuf:"bytes,5,rep,name=shortages,proto3" json:"shortages,omitempty"`
 	// How many nodes are blocked for this reason. 0: it is not about nodes.
-	NodeCount int64 `protobuf:"varint,6,opt,name=node_count,json=nodeCount,proto3" json:"node_count,omitempty"`
+	NodeCount int64 `protobuf:"varint,6,opt,name=node_count,json=nodes,proto3" json:"node_count,omitempty"`
 	// How much is missing: the sum over types of the missing part of what is asked for.
 	Distance float64 `protobuf:"fixed64,7,opt,name=distance,proto3" json:"distance,omitempty"`
 	// Waiting alone does not help.
 	Permanent bool `protobuf:"varint,8,opt,name=permanent,proto3" json:"permanent,omitempty"`
 	// When it ends by itself. Absent: not by time.
-	UntilNs       *int64 `protobuf:"varint,9,opt,name=until_ns,json=untilNs,proto3,oneof" json:"until_ns,omitempty"`
+	UntilNs       *int64 `protobuf:"varint,9,opt,name=until_ns,json=until,proto3,oneof" json:"until_ns,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -945,9 +945,9 @@ type AskPosition struct {
 	// How many wait in its application.
 	ApplicationOf int64 `protobuf:"varint,2,opt,name=application_of,json=applicationOf,proto3" json:"application_of,omitempty"`
 	// Within its queue.
-	Leaf int64 `protobuf:"varint,3,opt,name=leaf,proto3" json:"leaf,omitempty"`
+	Leaf int64 `protobuf:"varint,3,opt,name=leaf,json=queue,proto3" json:"leaf,omitempty"`
 	// How many wait in its queue.
-	LeafOf int64 `protobuf:"varint,4,opt,name=leaf_of,json=leafOf,proto3" json:"leaf_of,omitempty"`
+	LeafOf int64 `protobuf:"varint,4,opt,name=leaf_of,json=queueOf,proto3" json:"leaf_of,omitempty"`
 	// Within the partition.
 	Partition int64 `protobuf:"varint,5,opt,name=partition,proto3" json:"partition,omitempty"`
 	// How many wait in the partition.
@@ -1040,11 +1040,11 @@ type PreemptionOutlook struct {
 	// The numbers behind the outcome.
 	Detail string `protobuf:"bytes,4,opt,name=detail,proto3" json:"detail,omitempty"`
 	// When the next attempt may be made. Absent: at once, or never by waiting.
-	NotBeforeNs *int64 `protobuf:"varint,5,opt,name=not_before_ns,json=notBeforeNs,proto3,oneof" json:"not_before_ns,omitempty"`
+	NotBeforeNs *int64 `protobuf:"varint,5,opt,name=not_before_ns,json=notBefore,proto3,oneof" json:"not_before_ns,omitempty"`
 	// Node on which room would be made.
-	NodeId string `protobuf:"bytes,6,opt,name=node_id,json=nodeId,proto3" json:"node_id,omitempty"`
+	NodeId string `protobuf:"bytes,6,opt,name=node_id,json=nodeID,proto3" json:"node_id,omitempty"`
 	// Who would have to leave, or, under way, who has still to.
-	Victims []*ForecastVictim `protobuf:"bytes,7,rep,name=victims,proto3" json:"victims,omitempty"`
+	Victims []*DecisionVictim `protobuf:"bytes,7,rep,name=victims,proto3" json:"victims,omitempty"`
 	// Where nobody can go: what protects whom, most allocations first.
 	Protections   []*Protection `protobuf:"bytes,8,rep,name=protections,proto3" json:"protections,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -1123,7 +1123,7 @@ func (x *PreemptionOutlook) GetNodeId() string {
 	return ""
 }
 
-func (x *PreemptionOutlook) GetVictims() []*ForecastVictim {
+func (x *PreemptionOutlook) GetVictims() []*DecisionVictim {
 	if x != nil {
 		return x.Victims
 	}
@@ -1143,9 +1143,9 @@ type Protection struct {
 	// For instance "law 2" or "preemption disabled".
 	Law string `protobuf:"bytes,1,opt,name=law,proto3" json:"law,omitempty"`
 	// How many queues it protects.
-	QueueCount int64 `protobuf:"varint,2,opt,name=queue_count,json=queueCount,proto3" json:"queue_count,omitempty"`
+	QueueCount int64 `protobuf:"varint,2,opt,name=queue_count,json=queues,proto3" json:"queue_count,omitempty"`
 	// How many allocations run there.
-	AllocationCount int64 `protobuf:"varint,3,opt,name=allocation_count,json=allocationCount,proto3" json:"allocation_count,omitempty"`
+	AllocationCount int64 `protobuf:"varint,3,opt,name=allocation_count,json=allocations,proto3" json:"allocation_count,omitempty"`
 	// One of the queues.
 	Example       string `protobuf:"bytes,4,opt,name=example,proto3" json:"example,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -1332,15 +1332,15 @@ func (x *ForecastVictim) GetOriginator() bool {
 type PreemptedWork struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Who.
-	Victim *ForecastVictim `protobuf:"bytes,1,opt,name=victim,proto3" json:"victim,omitempty"`
+	Victim *DecisionVictim `protobuf:"bytes,1,opt,name=victim,proto3" json:"victim,omitempty"`
 	// When.
-	AtNs int64 `protobuf:"varint,2,opt,name=at_ns,json=atNs,proto3" json:"at_ns,omitempty"`
+	AtNs int64 `protobuf:"varint,2,opt,name=at_ns,json=time,proto3" json:"at_ns,omitempty"`
 	// "guarantee", "required-node", "quota" or another kind of preemption.
 	Kind string `protobuf:"bytes,3,opt,name=kind,proto3" json:"kind,omitempty"`
 	// Key of the ask that got the room. Empty: it left for its queue's sake.
 	TakenBy string `protobuf:"bytes,4,opt,name=taken_by,json=takenBy,proto3" json:"taken_by,omitempty"`
 	// Application of that ask.
-	TakenByApplicationId string `protobuf:"bytes,5,opt,name=taken_by_application_id,json=takenByApplicationId,proto3" json:"taken_by_application_id,omitempty"`
+	TakenByApplicationId string `protobuf:"bytes,5,opt,name=taken_by_application_id,json=takenByApplicationID,proto3" json:"taken_by_application_id,omitempty"`
 	// Queue of that ask, or the queue that held too much.
 	TakenByQueue string `protobuf:"bytes,6,opt,name=taken_by_queue,json=takenByQueue,proto3" json:"taken_by_queue,omitempty"`
 	// What allowed it.
@@ -1383,7 +1383,7 @@ func (*PreemptedWork) Descriptor() ([]byte, []int) {
 	return file_kornel_v1_explain_proto_rawDescGZIP(), []int{12}
 }
 
-func (x *PreemptedWork) GetVictim() *ForecastVictim {
+func (x *PreemptedWork) GetVictim() *DecisionVictim {
 	if x != nil {
 		return x.Victim
 	}
@@ -1454,7 +1454,7 @@ type BlockedBefore struct {
 	// How often.
 	Count int64 `protobuf:"varint,2,opt,name=count,proto3" json:"count,omitempty"`
 	// When it came up last.
-	LastNs        int64 `protobuf:"varint,3,opt,name=last_ns,json=lastNs,proto3" json:"last_ns,omitempty"`
+	LastNs        int64 `protobuf:"varint,3,opt,name=last_ns,json=lastOccurrence,proto3" json:"last_ns,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1514,25 +1514,27 @@ func (x *BlockedBefore) GetLastNs() int64 {
 type ApplicationReport struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Its ID.
-	ApplicationId string `protobuf:"bytes,1,opt,name=application_id,json=applicationId,proto3" json:"application_id,omitempty"`
+	ApplicationId string `protobuf:"bytes,1,opt,name=application_id,json=applicationID,proto3" json:"application_id,omitempty"`
 	// Full path of its queue.
-	Queue string `protobuf:"bytes,2,opt,name=queue,proto3" json:"queue,omitempty"`
+	Queue string `protobuf:"bytes,2,opt,name=queue,json=queueName,proto3" json:"queue,omitempty"`
 	// State as si.v1 names it.
 	State string `protobuf:"bytes,3,opt,name=state,proto3" json:"state,omitempty"`
 	// Its user.
 	User string `protobuf:"bytes,4,opt,name=user,proto3" json:"user,omitempty"`
 	// Asks without a node.
-	PendingAskCount int64 `protobuf:"varint,5,opt,name=pending_ask_count,json=pendingAskCount,proto3" json:"pending_ask_count,omitempty"`
+	PendingAskCount int64 `protobuf:"varint,5,opt,name=pending_ask_count,json=pendingAsks,proto3" json:"pending_ask_count,omitempty"`
 	// Allocations.
-	AllocationCount int64 `protobuf:"varint,6,opt,name=allocation_count,json=allocationCount,proto3" json:"allocation_count,omitempty"`
+	AllocationCount int64 `protobuf:"varint,6,opt,name=allocation_count,json=allocations,proto3" json:"allocation_count,omitempty"`
 	// What it holds.
-	Used map[string]int64 `protobuf:"bytes,7,rep,name=used,proto3" json:"used,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"`
+	Used map[string]int64 `protobuf:"bytes,7,rep,name=used,json=usedResource,proto3" json:"used,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"`
 	// Groups of equal asks there are.
 	GroupCount int64 `protobuf:"varint,8,opt,name=group_count,json=groupCount,proto3" json:"group_count,omitempty"`
 	// The first few of them, those tried first in front.
 	Groups []*EqualAsks `protobuf:"bytes,9,rep,name=groups,proto3" json:"groups,omitempty"`
 	// What it lost lately, latest first.
-	Preempted     []*PreemptedWork `protobuf:"bytes,10,rep,name=preempted,proto3" json:"preempted,omitempty"`
+	Preempted []*PreemptedWork `protobuf:"bytes,10,rep,name=preempted,proto3" json:"preempted,omitempty"`
+	// Sentences about the application as a whole: placeholders that timed out, or since when it has asked for nothing.
+	Remarks       []string `protobuf:"bytes,11,rep,name=remarks,proto3" json:"remarks,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1637,11 +1639,18 @@ func (x *ApplicationReport) GetPreempted() []*PreemptedWork {
 	return nil
 }
 
+func (x *ApplicationReport) GetRemarks() []string {
+	if x != nil {
+		return x.Remarks
+	}
+	return nil
+}
+
 // Asks that differ in nothing that matters here.
 type EqualAsks struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// How many.
-	AskCount int64 `protobuf:"varint,1,opt,name=ask_count,json=askCount,proto3" json:"ask_count,omitempty"`
+	AskCount int64 `protobuf:"varint,1,opt,name=ask_count,json=size,proto3" json:"ask_count,omitempty"`
 	// The first of them.
 	First         *AskReport `protobuf:"bytes,2,opt,name=first,proto3" json:"first,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -2648,25 +2657,25 @@ var File_kornel_v1_explain_proto protoreflect.FileDescriptor
 
 const file_kornel_v1_explain_proto_rawDesc = "" +
 	"\n" +
-	"\x17kornel/v1/explain.proto\x12\tkornel.v1\"[\n" +
+	"\x17kornel/v1/explain.proto\x12\tkornel.v1\x1a\x16kornel/v1/events.proto\"X\n" +
 	"\x0eExplainRequest\x12\x1c\n" +
-	"\tpartition\x18\x01 \x01(\tR\tpartition\x12\x12\n" +
-	"\x04name\x18\x02 \x01(\tR\x04name\x12\x17\n" +
-	"\anode_id\x18\x03 \x01(\tR\x06nodeId\"\x9c\x02\n" +
+	"\tpartition\x18\x01 \x01(\tR\tpartition\x12\x11\n" +
+	"\x04name\x18\x02 \x01(\tR\x03key\x12\x15\n" +
+	"\anode_id\x18\x03 \x01(\tR\x04node\"\x9c\x02\n" +
 	"\x0fExplainResponse\x12(\n" +
 	"\x03ask\x18\x01 \x01(\v2\x14.kornel.v1.AskReportH\x00R\x03ask\x12@\n" +
 	"\vapplication\x18\x02 \x01(\v2\x1c.kornel.v1.ApplicationReportH\x00R\vapplication\x12.\n" +
 	"\x04lost\x18\x03 \x01(\v2\x18.kornel.v1.PreemptedWorkH\x00R\x04lost\x126\n" +
 	"\vask_on_node\x18\x04 \x01(\v2\x14.kornel.v1.AskOnNodeH\x00R\taskOnNode\x12+\n" +
 	"\x04node\x18\x05 \x01(\v2\x15.kornel.v1.NodeReportH\x00R\x04nodeB\b\n" +
-	"\x06report\"\xa4\x03\n" +
-	"\tAskOnNode\x12\x10\n" +
-	"\x03key\x18\x01 \x01(\tR\x03key\x12%\n" +
-	"\x0eapplication_id\x18\x02 \x01(\tR\rapplicationId\x12\x14\n" +
-	"\x05queue\x18\x03 \x01(\tR\x05queue\x12\x14\n" +
+	"\x06report\"\xb1\x03\n" +
+	"\tAskOnNode\x12\x1a\n" +
+	"\x03key\x18\x01 \x01(\tR\rallocationKey\x12%\n" +
+	"\x0eapplication_id\x18\x02 \x01(\tR\rapplicationID\x12\x18\n" +
+	"\x05queue\x18\x03 \x01(\tR\tqueueName\x12\x14\n" +
 	"\x05state\x18\x04 \x01(\tR\x05state\x12\x17\n" +
-	"\anode_id\x18\x05 \x01(\tR\x06nodeId\x12A\n" +
-	"\tresources\x18\x06 \x03(\v2#.kornel.v1.AskOnNode.ResourcesEntryR\tresources\x12\x17\n" +
+	"\anode_id\x18\x05 \x01(\tR\x06nodeID\x12@\n" +
+	"\tresources\x18\x06 \x03(\v2#.kornel.v1.AskOnNode.ResourcesEntryR\bresource\x12\x17\n" +
 	"\aruns_on\x18\a \x01(\tR\x06runsOn\x12.\n" +
 	"\bblockers\x18\b \x03(\v2\x12.kornel.v1.BlockerR\bblockers\x120\n" +
 	"\telsewhere\x18\t \x03(\v2\x12.kornel.v1.BlockerR\telsewhere\x12\x1d\n" +
@@ -2675,48 +2684,49 @@ const file_kornel_v1_explain_proto_rawDesc = "" +
 	" \x01(\tR\tfirstNode\x1a<\n" +
 	"\x0eResourcesEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\x03R\x05value:\x028\x01\"\x92\x05\n" +
+	"\x05value\x18\x02 \x01(\x03R\x05value:\x028\x01\"\x86\x05\n" +
 	"\n" +
 	"NodeReport\x12\x17\n" +
-	"\anode_id\x18\x01 \x01(\tR\x06nodeId\x12 \n" +
+	"\anode_id\x18\x01 \x01(\tR\x06nodeID\x12 \n" +
 	"\vschedulable\x18\x02 \x01(\bR\vschedulable\x12,\n" +
 	"\x12drained_by_manager\x18\x03 \x01(\bR\x10drainedByManager\x12\x1d\n" +
 	"\n" +
-	"drained_by\x18\x04 \x01(\tR\tdrainedBy\x12(\n" +
-	"\x10drained_since_ns\x18\x05 \x01(\x03R\x0edrainedSinceNs\x12?\n" +
+	"drained_by\x18\x04 \x01(\tR\tdrainedBy\x12&\n" +
+	"\x10drained_since_ns\x18\x05 \x01(\x03R\fdrainedSince\x12?\n" +
 	"\bcapacity\x18\x06 \x03(\v2#.kornel.v1.NodeReport.CapacityEntryR\bcapacity\x12B\n" +
-	"\tavailable\x18\a \x03(\v2$.kornel.v1.NodeReport.AvailableEntryR\tavailable\x12)\n" +
-	"\x10allocation_count\x18\b \x01(\x03R\x0fallocationCount\x12\"\n" +
-	"\freservations\x18\t \x03(\tR\freservations\x12$\n" +
+	"\tavailable\x18\a \x03(\v2$.kornel.v1.NodeReport.AvailableEntryR\tavailable\x12%\n" +
+	"\x10allocation_count\x18\b \x01(\x03R\vallocations\x12\"\n" +
+	"\freservations\x18\t \x03(\tR\freservations\x12\"\n" +
 	"\x0elast_placed_ns\x18\n" +
-	" \x01(\x03R\flastPlacedNs\x12*\n" +
-	"\x11waiting_ask_count\x18\v \x01(\x03R\x0fwaitingAskCount\x121\n" +
+	" \x01(\x03R\n" +
+	"lastPlaced\x12&\n" +
+	"\x11waiting_ask_count\x18\v \x01(\x03R\vwaitingAsks\x121\n" +
 	"\bverdicts\x18\f \x03(\v2\x15.kornel.v1.AsksOnNodeR\bverdicts\x1a;\n" +
 	"\rCapacityEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\x03R\x05value:\x028\x01\x1a<\n" +
 	"\x0eAvailableEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\x03R\x05value:\x028\x01\"\x85\x01\n" +
+	"\x05value\x18\x02 \x01(\x03R\x05value:\x028\x01\"\x81\x01\n" +
 	"\n" +
 	"AsksOnNode\x12\x12\n" +
-	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\x1b\n" +
-	"\task_count\x18\x02 \x01(\x03R\baskCount\x12\x18\n" +
+	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\x17\n" +
+	"\task_count\x18\x02 \x01(\x03R\x04asks\x12\x18\n" +
 	"\aexample\x18\x03 \x01(\tR\aexample\x12,\n" +
-	"\ablocker\x18\x04 \x01(\v2\x12.kornel.v1.BlockerR\ablocker\"\x83\x05\n" +
-	"\tAskReport\x12\x10\n" +
-	"\x03key\x18\x01 \x01(\tR\x03key\x12%\n" +
-	"\x0eapplication_id\x18\x02 \x01(\tR\rapplicationId\x12\x14\n" +
-	"\x05queue\x18\x03 \x01(\tR\x05queue\x12\x14\n" +
+	"\ablocker\x18\x04 \x01(\v2\x12.kornel.v1.BlockerR\ablocker\"\x8e\x05\n" +
+	"\tAskReport\x12\x1a\n" +
+	"\x03key\x18\x01 \x01(\tR\rallocationKey\x12%\n" +
+	"\x0eapplication_id\x18\x02 \x01(\tR\rapplicationID\x12\x18\n" +
+	"\x05queue\x18\x03 \x01(\tR\tqueueName\x12\x14\n" +
 	"\x05state\x18\x04 \x01(\tR\x05state\x12\x17\n" +
-	"\anode_id\x18\x05 \x01(\tR\x06nodeId\x12\x1a\n" +
-	"\bpriority\x18\x06 \x01(\x05R\bpriority\x12A\n" +
-	"\tresources\x18\a \x03(\v2#.kornel.v1.AskReport.ResourcesEntryR\tresources\x12\x1d\n" +
+	"\anode_id\x18\x05 \x01(\tR\x06nodeID\x12\x1a\n" +
+	"\bpriority\x18\x06 \x01(\x05R\bpriority\x12@\n" +
+	"\tresources\x18\a \x03(\v2#.kornel.v1.AskReport.ResourcesEntryR\bresource\x12\x1f\n" +
 	"\n" +
-	"created_ns\x18\b \x01(\x03R\tcreatedNs\x12.\n" +
-	"\bblockers\x18\t \x03(\v2\x12.kornel.v1.BlockerR\bblockers\x12,\n" +
+	"created_ns\x18\b \x01(\x03R\vrequestTime\x12.\n" +
+	"\bblockers\x18\t \x03(\v2\x12.kornel.v1.BlockerR\bblockers\x12(\n" +
 	"\x12fitting_node_count\x18\n" +
-	" \x01(\x03R\x10fittingNodeCount\x122\n" +
+	" \x01(\x03R\ffittingNodes\x122\n" +
 	"\bposition\x18\v \x01(\v2\x16.kornel.v1.AskPositionR\bposition\x12<\n" +
 	"\n" +
 	"preemption\x18\f \x01(\v2\x1c.kornel.v1.PreemptionOutlookR\n" +
@@ -2725,49 +2735,48 @@ const file_kornel_v1_explain_proto_rawDesc = "" +
 	"\bfailures\x18\x0e \x03(\v2\x18.kornel.v1.BlockedBeforeR\bfailures\x1a<\n" +
 	"\x0eResourcesEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\x03R\x05value:\x028\x01\"\x98\x02\n" +
+	"\x05value\x18\x02 \x01(\x03R\x05value:\x028\x01\"\x92\x02\n" +
 	"\aBlocker\x12\x12\n" +
 	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\x14\n" +
 	"\x05level\x18\x02 \x01(\tR\x05level\x12\x12\n" +
 	"\x04name\x18\x03 \x01(\tR\x04name\x12\x16\n" +
 	"\x06detail\x18\x04 \x01(\tR\x06detail\x121\n" +
-	"\tshortages\x18\x05 \x03(\v2\x13.kornel.v1.ShortageR\tshortages\x12\x1d\n" +
+	"\tshortages\x18\x05 \x03(\v2\x13.kornel.v1.ShortageR\tshortages\x12\x19\n" +
 	"\n" +
-	"node_count\x18\x06 \x01(\x03R\tnodeCount\x12\x1a\n" +
+	"node_count\x18\x06 \x01(\x03R\x05nodes\x12\x1a\n" +
 	"\bdistance\x18\a \x01(\x01R\bdistance\x12\x1c\n" +
-	"\tpermanent\x18\b \x01(\bR\tpermanent\x12\x1e\n" +
-	"\buntil_ns\x18\t \x01(\x03H\x00R\auntilNs\x88\x01\x01B\v\n" +
+	"\tpermanent\x18\b \x01(\bR\tpermanent\x12\x1c\n" +
+	"\buntil_ns\x18\t \x01(\x03H\x00R\x05until\x88\x01\x01B\v\n" +
 	"\t_until_ns\"t\n" +
 	"\bShortage\x12\x12\n" +
 	"\x04type\x18\x01 \x01(\tR\x04type\x12\x14\n" +
 	"\x05limit\x18\x02 \x01(\x03R\x05limit\x12\x12\n" +
 	"\x04used\x18\x03 \x01(\x03R\x04used\x12\x14\n" +
 	"\x05asked\x18\x04 \x01(\x03R\x05asked\x12\x14\n" +
-	"\x05short\x18\x05 \x01(\x03R\x05short\"\xc4\x01\n" +
+	"\x05short\x18\x05 \x01(\x03R\x05short\"\xc6\x01\n" +
 	"\vAskPosition\x12 \n" +
 	"\vapplication\x18\x01 \x01(\x03R\vapplication\x12%\n" +
-	"\x0eapplication_of\x18\x02 \x01(\x03R\rapplicationOf\x12\x12\n" +
-	"\x04leaf\x18\x03 \x01(\x03R\x04leaf\x12\x17\n" +
-	"\aleaf_of\x18\x04 \x01(\x03R\x06leafOf\x12\x1c\n" +
+	"\x0eapplication_of\x18\x02 \x01(\x03R\rapplicationOf\x12\x13\n" +
+	"\x04leaf\x18\x03 \x01(\x03R\x05queue\x12\x18\n" +
+	"\aleaf_of\x18\x04 \x01(\x03R\aqueueOf\x12\x1c\n" +
 	"\tpartition\x18\x05 \x01(\x03R\tpartition\x12!\n" +
-	"\fpartition_of\x18\x06 \x01(\x03R\vpartitionOf\"\xc0\x02\n" +
+	"\fpartition_of\x18\x06 \x01(\x03R\vpartitionOf\"\xbe\x02\n" +
 	"\x11PreemptionOutlook\x12\x18\n" +
 	"\averdict\x18\x01 \x01(\tR\averdict\x12\x1d\n" +
 	"\n" +
 	"blocked_by\x18\x02 \x01(\tR\tblockedBy\x12\x18\n" +
 	"\aoutcome\x18\x03 \x01(\tR\aoutcome\x12\x16\n" +
-	"\x06detail\x18\x04 \x01(\tR\x06detail\x12'\n" +
-	"\rnot_before_ns\x18\x05 \x01(\x03H\x00R\vnotBeforeNs\x88\x01\x01\x12\x17\n" +
-	"\anode_id\x18\x06 \x01(\tR\x06nodeId\x123\n" +
-	"\avictims\x18\a \x03(\v2\x19.kornel.v1.ForecastVictimR\avictims\x127\n" +
+	"\x06detail\x18\x04 \x01(\tR\x06detail\x12%\n" +
+	"\rnot_before_ns\x18\x05 \x01(\x03H\x00R\tnotBefore\x88\x01\x01\x12\x17\n" +
+	"\anode_id\x18\x06 \x01(\tR\x06nodeID\x123\n" +
+	"\avictims\x18\a \x03(\v2\x19.kornel.v1.DecisionVictimR\avictims\x127\n" +
 	"\vprotections\x18\b \x03(\v2\x15.kornel.v1.ProtectionR\vprotectionsB\x10\n" +
-	"\x0e_not_before_ns\"\x84\x01\n" +
+	"\x0e_not_before_ns\"|\n" +
 	"\n" +
 	"Protection\x12\x10\n" +
-	"\x03law\x18\x01 \x01(\tR\x03law\x12\x1f\n" +
-	"\vqueue_count\x18\x02 \x01(\x03R\n" +
-	"queueCount\x12)\n" +
-	"\x10allocation_count\x18\x03 \x01(\x03R\x0fallocationCount\x12\x18\n" +
+	"\x03law\x18\x01 \x01(\tR\x03law\x12\x1b\n" +
+	"\vqueue_count\x18\x02 \x01(\x03R\x06queues\x12%\n" +
+	"\x10allocation_count\x18\x03 \x01(\x03R\vallocations\x12\x18\n" +
 	"\aexample\x18\x04 \x01(\tR\aexample\"\xfb\x02\n" +
 	"\x0eForecastVictim\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12%\n" +
@@ -2785,37 +2794,38 @@ const file_kornel_v1_explain_proto_rawDesc = "" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\x03R\x05value:\x028\x01\"\xb1\x02\n" +
 	"\rPreemptedWork\x121\n" +
-	"\x06victim\x18\x01 \x01(\v2\x19.kornel.v1.ForecastVictimR\x06victim\x12\x13\n" +
-	"\x05at_ns\x18\x02 \x01(\x03R\x04atNs\x12\x12\n" +
+	"\x06victim\x18\x01 \x01(\v2\x19.kornel.v1.DecisionVictimR\x06victim\x12\x13\n" +
+	"\x05at_ns\x18\x02 \x01(\x03R\x04time\x12\x12\n" +
 	"\x04kind\x18\x03 \x01(\tR\x04kind\x12\x19\n" +
 	"\btaken_by\x18\x04 \x01(\tR\atakenBy\x125\n" +
-	"\x17taken_by_application_id\x18\x05 \x01(\tR\x14takenByApplicationId\x12$\n" +
+	"\x17taken_by_application_id\x18\x05 \x01(\tR\x14takenByApplicationID\x12$\n" +
 	"\x0etaken_by_queue\x18\x06 \x01(\tR\ftakenByQueue\x12\x10\n" +
 	"\x03law\x18\a \x01(\tR\x03law\x12\x16\n" +
 	"\x06reason\x18\b \x01(\tR\x06reason\x12\"\n" +
-	"\falternatives\x18\t \x01(\tR\falternatives\"X\n" +
+	"\falternatives\x18\t \x01(\tR\falternatives\"`\n" +
 	"\rBlockedBefore\x12\x18\n" +
 	"\amessage\x18\x01 \x01(\tR\amessage\x12\x14\n" +
-	"\x05count\x18\x02 \x01(\x03R\x05count\x12\x17\n" +
-	"\alast_ns\x18\x03 \x01(\x03R\x06lastNs\"\xcd\x03\n" +
+	"\x05count\x18\x02 \x01(\x03R\x05count\x12\x1f\n" +
+	"\alast_ns\x18\x03 \x01(\x03R\x0elastOccurrence\"\xeb\x03\n" +
 	"\x11ApplicationReport\x12%\n" +
-	"\x0eapplication_id\x18\x01 \x01(\tR\rapplicationId\x12\x14\n" +
-	"\x05queue\x18\x02 \x01(\tR\x05queue\x12\x14\n" +
+	"\x0eapplication_id\x18\x01 \x01(\tR\rapplicationID\x12\x18\n" +
+	"\x05queue\x18\x02 \x01(\tR\tqueueName\x12\x14\n" +
 	"\x05state\x18\x03 \x01(\tR\x05state\x12\x12\n" +
-	"\x04user\x18\x04 \x01(\tR\x04user\x12*\n" +
-	"\x11pending_ask_count\x18\x05 \x01(\x03R\x0fpendingAskCount\x12)\n" +
-	"\x10allocation_count\x18\x06 \x01(\x03R\x0fallocationCount\x12:\n" +
-	"\x04used\x18\a \x03(\v2&.kornel.v1.ApplicationReport.UsedEntryR\x04used\x12\x1f\n" +
+	"\x04user\x18\x04 \x01(\tR\x04user\x12&\n" +
+	"\x11pending_ask_count\x18\x05 \x01(\x03R\vpendingAsks\x12%\n" +
+	"\x10allocation_count\x18\x06 \x01(\x03R\vallocations\x12B\n" +
+	"\x04used\x18\a \x03(\v2&.kornel.v1.ApplicationReport.UsedEntryR\fusedResource\x12\x1f\n" +
 	"\vgroup_count\x18\b \x01(\x03R\n" +
 	"groupCount\x12,\n" +
 	"\x06groups\x18\t \x03(\v2\x14.kornel.v1.EqualAsksR\x06groups\x126\n" +
 	"\tpreempted\x18\n" +
-	" \x03(\v2\x18.kornel.v1.PreemptedWorkR\tpreempted\x1a7\n" +
+	" \x03(\v2\x18.kornel.v1.PreemptedWorkR\tpreempted\x12\x18\n" +
+	"\aremarks\x18\v \x03(\tR\aremarks\x1a7\n" +
 	"\tUsedEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\x03R\x05value:\x028\x01\"T\n" +
-	"\tEqualAsks\x12\x1b\n" +
-	"\task_count\x18\x01 \x01(\x03R\baskCount\x12*\n" +
+	"\x05value\x18\x02 \x01(\x03R\x05value:\x028\x01\"P\n" +
+	"\tEqualAsks\x12\x17\n" +
+	"\task_count\x18\x01 \x01(\x03R\x04size\x12*\n" +
 	"\x05first\x18\x02 \x01(\v2\x14.kornel.v1.AskReportR\x05first\"\x91\x02\n" +
 	"\rWhatIfRequest\x12\x1c\n" +
 	"\tpartition\x18\x01 \x01(\tR\tpartition\x12*\n" +
@@ -2968,6 +2978,7 @@ var file_kornel_v1_explain_proto_goTypes = []any{
 	nil,                         // 35: kornel.v1.SupposedQuota.GuaranteedEntry
 	nil,                         // 36: kornel.v1.ForecastEnforcement.ExcessEntry
 	nil,                         // 37: kornel.v1.ForecastEnforcement.UnmetEntry
+	(*DecisionVictim)(nil),      // 38: kornel.v1.DecisionVictim
 }
 var file_kornel_v1_explain_proto_depIdxs = []int32{
 	5,  // 0: kornel.v1.ExplainResponse.ask:type_name -> kornel.v1.AskReport
@@ -2989,10 +3000,10 @@ var file_kornel_v1_explain_proto_depIdxs = []int32{
 	12, // 16: kornel.v1.AskReport.preempted:type_name -> kornel.v1.PreemptedWork
 	13, // 17: kornel.v1.AskReport.failures:type_name -> kornel.v1.BlockedBefore
 	7,  // 18: kornel.v1.Blocker.shortages:type_name -> kornel.v1.Shortage
-	11, // 19: kornel.v1.PreemptionOutlook.victims:type_name -> kornel.v1.ForecastVictim
+	38, // 19: kornel.v1.PreemptionOutlook.victims:type_name -> kornel.v1.DecisionVictim
 	10, // 20: kornel.v1.PreemptionOutlook.protections:type_name -> kornel.v1.Protection
 	30, // 21: kornel.v1.ForecastVictim.resources:type_name -> kornel.v1.ForecastVictim.ResourcesEntry
-	11, // 22: kornel.v1.PreemptedWork.victim:type_name -> kornel.v1.ForecastVictim
+	38, // 22: kornel.v1.PreemptedWork.victim:type_name -> kornel.v1.DecisionVictim
 	31, // 23: kornel.v1.ApplicationReport.used:type_name -> kornel.v1.ApplicationReport.UsedEntry
 	15, // 24: kornel.v1.ApplicationReport.groups:type_name -> kornel.v1.EqualAsks
 	12, // 25: kornel.v1.ApplicationReport.preempted:type_name -> kornel.v1.PreemptedWork
@@ -3029,6 +3040,7 @@ func file_kornel_v1_explain_proto_init() {
 	if File_kornel_v1_explain_proto != nil {
 		return
 	}
+	file_kornel_v1_events_proto_init()
 	file_kornel_v1_explain_proto_msgTypes[1].OneofWrappers = []any{
 		(*ExplainResponse_Ask)(nil),
 		(*ExplainResponse_Application)(nil),

@@ -33,7 +33,8 @@ const (
 type ExplainServiceClient interface {
 	// Everything that keeps an ask from being placed, with numbers, or who an allocation had to leave for; with a node, why
 	// the ask is not there, or why the node is used as it is. NOT_FOUND for a name that is neither a key nor an
-	// application, nor that of a recent victim, and for a node that is not registered.
+	// application, nor that of a recent victim, and for a node that is not registered; INVALID_ARGUMENT
+	// without either.
 	Explain(ctx context.Context, in *ExplainRequest, opts ...grpc.CallOption) (*ExplainResponse, error)
 	// What would be placed where, and who would have to leave, if. INVALID_ARGUMENT for a question that makes no sense
 	// for the partition as it is, NOT_FOUND for an unknown partition. The RM, which has the last word, is not asked.
@@ -76,7 +77,8 @@ func (c *explainServiceClient) WhatIf(ctx context.Context, in *WhatIfRequest, op
 type ExplainServiceServer interface {
 	// Everything that keeps an ask from being placed, with numbers, or who an allocation had to leave for; with a node, why
 	// the ask is not there, or why the node is used as it is. NOT_FOUND for a name that is neither a key nor an
-	// application, nor that of a recent victim, and for a node that is not registered.
+	// application, nor that of a recent victim, and for a node that is not registered; INVALID_ARGUMENT
+	// without either.
 	Explain(context.Context, *ExplainRequest) (*ExplainResponse, error)
 	// What would be placed where, and who would have to leave, if. INVALID_ARGUMENT for a question that makes no sense
 	// for the partition as it is, NOT_FOUND for an unknown partition. The RM, which has the last word, is not asked.

@@ -135,17 +135,9 @@ def find_devices(nodes: Sequence[tuple[Allocation, Node]]) -> Places | None:
         devices.put_on_paper(taken)
     if not crowded:
         return Places(nodes, {})
-    found = share_on_nodes(((ask, node) for ask, node in nodes if node in crowded), _without_kept)
+    shared = ((ask, node) for ask, node in nodes if node in crowded)
+    found = share_on_nodes(shared, lambda node, members: node.devices and node.devices.copy_unkept(members))
     return None if found is None else Places(nodes, found)
-
-
-def _without_kept(node: Node, members: Sequence[Allocation]) -> NodeDevices:
-    """Returns a copy of the devices of *node*, of which none are kept for *members*."""
-    assert node.devices is not None, "the caller has looked"
-    devices = node.devices.copy()
-    for ask in members:
-        devices.keep(ask, ())
-    return devices
 
 
 def exceeded_limit(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from kornel.core.domain.devices import DeviceRequest
 from kornel.core.engine.gangs.gang_places import add_up, demand_of, exceeded_limit
 from kornel.core.model.allocations import Allocation
 from kornel.core.model.applications import Application
@@ -16,6 +17,7 @@ from kornel.core.model.gang_units import UnitId
 from kornel.core.model.nodes import Node
 from kornel.core.model.shapes import Pairs, Shape, Vector, book_amounts
 from kornel.core.policies.claim_order import comes_before, owing_queues
+from kornel.core.policies.device_choice import count_left
 from kornel.core.state.asks import savings
 from kornel.core.state.asks.reservations import reserve_node
 from kornel.core.state.books import ledger
@@ -78,14 +80,13 @@ class _Site:
     """Counts what one node has for the members of a gang."""
 
     def __init__(self, state: PartitionState, node: Node, least: Allocation) -> None:
-        before = [claim for claim in savings.saved_on(node) if not comes_before(least, claim.waiter)]
+        self._before = [claim for claim in savings.saved_on(node) if not comes_before(least, claim.waiter)]
         self._node = node
-        self._most = savings.room_to_save(node, before)
+        self._most = savings.room_to_save(node, self._before)
         self._now = node.beside
         self._reserving = state.reserving
         self._taken: Vector = [0] * len(self._most)
-        self._devices: Shape | None = None
-        self._number = 0
+        self._wanted: list[DeviceRequest] = []
 
     def take_member(self, shape: Shape, *, now: bool) -> bool:
         """Takes a place for another member of *shape* if there may be one, or, if *now*, if there is room for it now.
@@ -99,8 +100,7 @@ class _Site:
             return False
         book_amounts(self._taken, pairs)
         if shape.devices is not None:
-            self._devices = shape
-            self._number += 1
+            self._wanted.append(shape.devices)
         return True
 
     def _has_devices(self, shape: Shape) -> bool:
@@ -108,10 +108,9 @@ class _Site:
         share a node."""
         if shape.devices is None:
             return True
-        if self._devices is not None and self._devices.devices != shape.devices:
+        if self._wanted and self._wanted[0] != shape.devices:
             return False
-        devices = self._node.devices
-        return devices is not None and devices.count_empty(shape.devices) > self._number
+        return count_left(self._node, self._before, shape.devices) > len(self._wanted)
 
     def _has_lapsed(self, pairs: Pairs) -> bool:
         """Tells whether a claim has lapsed here that lacked no more than the members here would."""

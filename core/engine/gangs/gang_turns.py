@@ -27,14 +27,9 @@ from kornel.core.policies.gang_nodes import Candidates
 from kornel.core.preemption import slices
 from kornel.core.state.partition_state import PartitionState
 from kornel.core.state.records.gang_record import GangRoom
-from kornel.core.state.waiting import backoff, failing
+from kornel.core.state.waiting import admission, backoff, failing
 from kornel.core.state.waiting.gathering import is_gathering, minimum_members
-from kornel.core.state.waiting.rooms import (
-    activate_group,
-    hold_back,
-    park_for_members,
-    park_without_places,
-)
+from kornel.core.state.waiting.rooms import activate_group, park_for_members, park_without_places
 
 STEPS_PER_UNIT: Final = 3
 """The number of steps of a search for other ways to pack members that count as one decision in the budget of a
@@ -81,7 +76,7 @@ def set_gang_aside(
     """Makes the gang of *unit*, which found no places, wait for what it lacks according to *why*."""
     gate = why.account or why.queue
     if gate is not None and why.reason is Unschedulable.APPLICATION_LIMIT:
-        hold_back(unit.application, gate)
+        admission.keep_from_starting(state, unit.application, gate)
     elif gate is not None:
         limit_savings.park_short(state, unit, shape_together(state, members), gate, now_ns)
     else:

@@ -152,7 +152,8 @@ def _find_fault(state: PartitionState, spec: AllocationSpec) -> str | None:
         return _refuse_foreign(state, spec)
     application = state.applications.get(spec.application_id)
     if application is None:
-        return f"{Rejection.APPLICATION_NOT_FOUND}: no application {show_name(spec.application_id)}"
+        ended = state.past.describe_end(spec.application_id, state.callbacks.now_ns)
+        return f"{Rejection.APPLICATION_NOT_FOUND}: no application {show_name(spec.application_id)}{ended}"
     if spec.node_id and spec.node_id not in state.nodes:
         return f"{Rejection.NODE_NOT_FOUND}: no node {show_name(spec.node_id)}"
     if spec.max_allocations != 1 and not 1 <= spec.max_allocations <= MOST_INSTANCES:

@@ -108,5 +108,6 @@ def remove_application(state: PartitionState, application: Application, now_ns: 
             )
         )
     lifecycle.leave_queue(state, application, now_ns)
+    state.past.note_removed(application)
     message = f"application {application.application_id} was removed"
     state.effects.extend(answer_release(state, a, TerminationType.STOPPED_BY_RM, message) for a in gone)

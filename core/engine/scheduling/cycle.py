@@ -20,13 +20,8 @@ from kornel.core.preemption import slices
 from kornel.core.state.asks import finding
 from kornel.core.state.books.fair_terms import advance_fair_terms
 from kornel.core.state.partition_state import PartitionState
-from kornel.core.state.waiting import backoff, dependence, failing
-from kornel.core.state.waiting.rooms import (
-    hold_back,
-    park_for_domain,
-    park_for_node,
-    park_without_node,
-)
+from kornel.core.state.waiting import admission, backoff, dependence, failing
+from kornel.core.state.waiting.rooms import park_for_domain, park_for_node, park_without_node
 from kornel.core.state.waiting.turns import first_group
 
 QUEUES_PER_SLICE: Final = 1_000
@@ -156,7 +151,7 @@ def set_aside(state: PartitionState, group: AskGroup, why: NotPlaced, now_ns: in
     """Parks *group*, which found no node, in the waiting room for what it lacks according to *why*."""
     gate = why.account or why.queue
     if gate is not None and why.reason is Unschedulable.APPLICATION_LIMIT:
-        hold_back(group.application, gate)
+        admission.keep_from_starting(state, group.application, gate)
     elif gate is not None:
         limit_savings.park_short(state, group, group.shape, gate, now_ns)
     elif why.reason is Unschedulable.REQUIRED_NODE:

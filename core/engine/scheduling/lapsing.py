@@ -114,9 +114,11 @@ def _shuts_out(node: Node, waiting: Sequence[Allocation]) -> bool:
     """Tells whether one of those *waiting* could be placed on *node* if nothing were saved there."""
     claims = node.claims
     assert claims is not None, "the node has a claim"
-    room = claims.open_room(node.free, claims.list_saved())
-    open_to = (ask for ask in waiting if node.node_id not in (ask.refused or ()))
-    return any(all(room[t] >= amount for t, amount in ask.shape.pairs) for ask in open_to)
+    saved = claims.list_saved()
+    room = claims.open_room(node.free, saved)
+    open_to = [ask for ask in waiting if node.node_id not in (ask.refused or ())]
+    fitting = [ask for ask in open_to if all(room[t] >= amount for t, amount in ask.shape.pairs)]
+    return any(node.has_devices(ask.shape.devices, None, saved) for ask in fitting)
 
 
 def watch_gang(state: PartitionState, unit_id: UnitId, hold: GangHold) -> None:

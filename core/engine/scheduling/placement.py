@@ -17,9 +17,7 @@ from kornel.core.state.partition_state import PartitionState
 from kornel.core.state.waiting import admission
 
 _ACCEPTED: Final = AppState.ACCEPTED
-_RUNNING: Final = AppState.RUNNING
-"""Kept as constants, because reading a member from its class costs as much as a call, and every placement needs
-them."""
+"""Kept as a constant, because reading a member from its class costs as much as a call, and many placements need it."""
 
 _new: Final = tuple.__new__
 
@@ -53,12 +51,14 @@ def announce_placement(state: PartitionState, allocation: Allocation, node: Node
     if allocation.extras is not None or allocation.refused is not None:
         end_saving_below(state, allocation)
         allocation.clear_search()
-    if spec.placeholder or application.state is not _RUNNING:
+    if spec.placeholder or not application.settled:
         if state.recording:
             state.events.node_charged(allocation, node)
         lifecycle.allocation_added(state, application, placeholder=spec.placeholder, now_ns=now_ns)
         if application.state is _ACCEPTED:
             admission.note_allocating(state, application)
+        elif not spec.originator:
+            admission.end_start(application)
         if state.recording:
             state.events.allocation_added(allocation)
     elif state.recording:

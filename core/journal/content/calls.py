@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from kornel.core.domain.commands import Command
 from kornel.core.service.streams.resuming import Receipt
+from kornel.core.state.options import EngineOptions
 
 
 class CallKind(IntEnum):
@@ -35,13 +36,11 @@ class CallOutcome(IntEnum):
 
 
 class Beginning(NamedTuple):
-    """A core of *version* begins to write. *afresh* says that it does so with an empty engine. The other fields are its
-    options."""
+    """A core of *version* begins to write. *afresh* says that it does so with an empty engine."""
 
     version: str
     afresh: bool
-    reservation_delay_ns: int | None
-    reservation_percent: int
+    options: EngineOptions
 
 
 class EngineCall(NamedTuple):

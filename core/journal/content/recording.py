@@ -39,9 +39,7 @@ class RecordingEngine(Engine):
     @classmethod
     def begin_empty(cls, beginning: Beginning, place: int = 0) -> RecordingEngine:
         """Returns an empty engine for *place*, with the options of *beginning*."""
-        made = cls(
-            reservation_delay_ns=beginning.reservation_delay_ns, reservation_percent=beginning.reservation_percent
-        )
+        made = cls(beginning.options)
         made.place = place
         return made
 
@@ -49,9 +47,7 @@ class RecordingEngine(Engine):
         """Makes this engine empty, with the options of *beginning*, like a new one of :meth:`begin_empty`. Objects that
         refer to this engine stay valid."""
         observer = self._observer
-        self.__init__(  # type: ignore[misc]
-            reservation_delay_ns=beginning.reservation_delay_ns, reservation_percent=beginning.reservation_percent
-        )
+        self.__init__(beginning.options)  # type: ignore[misc]
         self.observe_ignored(observer)
 
     def record_calls(self, recorder: Recorder, now_ns: int) -> None:

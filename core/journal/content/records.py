@@ -20,6 +20,7 @@ from kornel.core.journal.content.calls import Beginning, CallKind, CallOutcome, 
 from kornel.core.journal.content.commands import decode_command, write_command
 from kornel.core.service.streams.resuming import Begun, Kind, Receipt, Received
 from kornel.core.service.wire.message_bytes import encode_field, encode_varint
+from kornel.core.state.options import MOST_ENDED, EngineOptions
 from kornel.v1 import journal_pb2 as pb
 
 _PLACE: Final = struct.Struct("<qq")
@@ -181,14 +182,18 @@ def _read_receipt(message: pb.JournalRecord) -> Receipt | None:
 def _write_beginning(beginning: Beginning, message: pb.JournalBeginning) -> None:
     message.version = beginning.version
     message.afresh = beginning.afresh
-    if beginning.reservation_delay_ns is not None:
-        message.reservation_delay_ns = beginning.reservation_delay_ns
-    message.reservation_percent = beginning.reservation_percent
+    options = beginning.options
+    if options.reservation_delay_ns is not None:
+        message.reservation_delay_ns = options.reservation_delay_ns
+    message.reservation_percent = options.reservation_percent
+    message.ended = options.ended
 
 
 def _read_beginning(message: pb.JournalBeginning) -> Beginning:
     delay_ns = message.reservation_delay_ns if message.HasField("reservation_delay_ns") else None
-    return Beginning(message.version, message.afresh, delay_ns, message.reservation_percent)
+    # A core that did not write it remembered as many as a core does by default.
+    ended = message.ended if message.HasField("ended") else MOST_ENDED
+    return Beginning(message.version, message.afresh, EngineOptions(delay_ns, message.reservation_percent, ended))
 
 
 def _begin_chain(before: int, at_ns: int, delivered: int) -> int:

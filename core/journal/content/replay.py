@@ -156,7 +156,7 @@ class ReplayedPlace:
         """Continues in an epoch that begins at *at_ns* with the options of *beginning*."""
         self.effects_sum = 0
         self.progress.begin_epoch(name_epoch(at_ns))
-        self.engine.begin_epoch(beginning.reservation_delay_ns, beginning.reservation_percent, at_ns)
+        self.engine.begin_epoch(beginning.options, at_ns)
 
     def play(self, record: Record, *, delivered: int, last_ns: int) -> tuple[CallResult, Sequence[Effect]]:
         """Makes the call of *record* and returns the result and the effects.

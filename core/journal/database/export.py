@@ -83,7 +83,11 @@ def write_line(record: Record, pseudonyms: Pseudonyms | None = None) -> bytes:
     if call.budget:
         line["budget"] = call.budget
     if call.beginning is not None:
-        line["beginning"] = call.beginning._asdict()
+        line["beginning"] = {
+            "version": call.beginning.version,
+            "afresh": call.beginning.afresh,
+            **call.beginning.options._asdict(),
+        }
     if call.command is not None:
         message = pb.JournalCommand()
         encode_command(call.command, message)

@@ -6,9 +6,9 @@ counts by itself. This module follows the text of the rules, and does not depend
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterator
 
-from kornel.core.domain.gangs import HARD
 from kornel.core.domain.resources import NOTHING
 from kornel.core.domain.settings import GuaranteeMode
 from kornel.core.domain.topology import Wish
@@ -112,7 +112,6 @@ def _check_whole(case: _GangCase) -> Iterator[Violation]:
     application = plan.application
     unit_id = unit_of(plan.members[0])
     members = [ask for ask in application.asks.values() if unit_id.includes_ask(ask)]
-    hard = application.spec.gang_style == HARD
     keys = [ask.key for ask in plan.members]
     if len(set(keys)) < len(keys):
         yield Violation(Law.UNIT_WHOLE, "a member has two places")
@@ -120,10 +119,9 @@ def _check_whole(case: _GangCase) -> Iterator[Violation]:
         yield Violation(Law.UNIT_WHOLE, f"somebody else than a waiting member of {application.application_id}")
     chosen = set(plan.members)
     holding = [ask for ask in members if ask in chosen or (plan.mends and ask.reservation is not None)]
-    for name, group in application.task_groups.items():
+    for name, waiting in Counter(ask.spec.task_group for ask in members).items():
         there = sum(ask.spec.task_group == name for ask in holding)
-        waiting = sum(ask.spec.task_group == name for ask in members)
-        least = min(waiting, group.minimum(hard=hard))
+        least = min(waiting, whole_gangs.count_together(application, name))
         if there < least:
             yield Violation(Law.UNIT_WHOLE, f"places for {there} of {least} members of {name}")
 

@@ -43,6 +43,7 @@ from kornel.core.rest.rows import (
     OBJECT,
     POSITIVE,
     PREFIX,
+    UNSIGNED,
     YAML_TYPE,
     HandlerT,
     Parameter,
@@ -159,8 +160,8 @@ CALLS: Final = (
 """The calls in the order of the documentation."""
 
 
-def _document(method: str, row: Row, *, long: bool = False) -> RemoteCall:
-    return RemoteCall("ReadService", method, long=long, at=row)
+def _document(method: str, row: Row, *, service: str = "ReadService", long: bool = False) -> RemoteCall:
+    return RemoteCall(service, method, long=long, at=row)
 
 
 OURS: Final = (
@@ -179,6 +180,21 @@ OURS: Final = (
         ),
         summary="The queue that an application would get, were it submitted now; tag.NAME gives a tag.",
     )),
+    _document("Explain", Row(
+        f"{IN_PARTITION}/explain", "explain", "Explanations", parameters=(
+            Parameter("key", "Key of an ask or allocation, or an application ID.", NAME),
+            Parameter("node", "A node: why the ask is not there; without key: why the node is used as it is.", NAME),
+        ),
+        summary="Why an ask waits, what an application waits for, or who took an allocation's room; with a node, why"
+        " the ask is not there, or why the node is used as it is.",
+    ), service="ExplainService"),
+    _document("ListDecisions", Row(
+        f"{IN_PARTITION}/preemptions", "preemptions", "Explanations", parameters=(
+            Parameter("start", "Number of the first decision; without it, the answer has the newest.", UNSIGNED),
+            Parameter("limit", "The most entries to look at; never more than 1000.", POSITIVE),
+        ),
+        summary="Decisions to preempt, the oldest first.",
+    ), service="EventService", long=True),
     _document("ListPreemptionKinds", Row(
         f"{PREFIX}/preemption-kinds", "preemptionKinds", "Explanations",
         summary="The kinds of preemption in the order in which they run, then the governor.",

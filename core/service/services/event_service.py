@@ -15,21 +15,28 @@ from typing import Final
 
 from structlog.typing import FilteringBoundLogger
 
-from kornel.core.domain.effects import EventRecorded
-from kornel.core.service.calls.rpc import Context, Handler, end_call, parse, server_stream
+from kornel.core.domain.effects import EventRecorded, PreemptionDecided
+from kornel.core.service.calls.rpc import Context, Handler, end_call, parse, server_stream, unary
 from kornel.core.service.connections.callers import host_of
 from kornel.core.service.events.event_journal import EventJournal
 from kornel.core.service.events.event_ring import RingReader
 from kornel.core.service.events.event_streams import WRITE_PATIENCE_S, Encodings, Pace
 from kornel.core.service.machine.clock import Clock
+from kornel.core.service.managers.managers import Managers
 from kornel.core.service.wire.event_wire import EventEncoder, decode_filter, encode_position
 from kornel.core.service.wire.status_codes import (
     CursorOutOfRange,
     ShuttingDown,
     SlowReader,
     TrackingDisabled,
+    UnknownPartition,
+    say_no_partition,
 )
+from kornel.core.telling.encoding.kornel_v1 import encode_decision
 from kornel.v1 import events_pb2 as pb
+
+MOST_DECISIONS: Final = 1_000
+"""The most decisions in one answer, whatever a client asks for."""
 
 SLOW_WRITE_S: Final = 1.0
 """If a client took this long to read the last response and is then overtaken, this is the client's fault."""
@@ -42,17 +49,41 @@ SILENT_EVENTS: Final = 10_000
 
 
 class EventService:
-    """Streams what *journal* keeps."""
+    """Streams the events that *journal* keeps, and lists its decisions about the partitions of *managers*."""
 
-    def __init__(self, journal: EventJournal, *, clock: Clock, logger: FilteringBoundLogger) -> None:
+    def __init__(
+        self, journal: EventJournal, managers: Managers, *, clock: Clock, logger: FilteringBoundLogger
+    ) -> None:
         self._journal = journal
+        self._managers = managers
         self._clock = clock
         self._logger = logger
         self._encodings: Encodings[EventRecorded] = Encodings(EventEncoder().encode)
 
     def handlers(self) -> dict[str, Handler]:
         """Returns the calls by method name."""
-        return {"WatchEvents": server_stream(self._watch)}
+        return {
+            "WatchEvents": server_stream(self._watch),
+            "ListDecisions": unary(pb.ListDecisionsRequest, self._list_decisions, self._logger),
+        }
+
+    async def _list_decisions(self, request: pb.ListDecisionsRequest) -> pb.ListDecisionsResponse:
+        views = self._managers.reader.get(request.partition)
+        if views is None:
+            raise UnknownPartition(say_no_partition(self._managers.rm_id, request.partition))
+        ring, count = self._journal.decisions, min(max(request.limit, 0) or MOST_DECISIONS, MOST_DECISIONS)
+        start = max(request.start, ring.lowest_id) if request.HasField("start") else ring.newest_start(count)
+        found = ring.get(start, count) or ()
+        return pb.ListDecisionsResponse(
+            instance=self._journal.instance,
+            lowest_id=ring.lowest_id,
+            next_id=start + len(found) if found else ring.next_id,
+            preemptions=[
+                encode_decision(entry.what, id=start + place, next_event_id=entry.next_event)
+                for place, entry in enumerate(found)
+                if isinstance(entry.what, PreemptionDecided) and entry.what.partition == views.name
+            ],
+        )
 
     async def _watch(self, raw: bytes, context: Context) -> None:
         with ExitStack() as held:

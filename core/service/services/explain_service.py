@@ -9,7 +9,13 @@ from kornel.core.service.calls.rpc import Handler, unary
 from kornel.core.service.managers.managers import Managers
 from kornel.core.service.resolvers.lookups import GroupLookups
 from kornel.core.service.wire.explain_wire import decode_supposition
-from kornel.core.service.wire.status_codes import UnknownAsk, UnknownNode, UnknownPartition, say_no_partition
+from kornel.core.service.wire.status_codes import (
+    InvalidRequest,
+    UnknownAsk,
+    UnknownNode,
+    UnknownPartition,
+    say_no_partition,
+)
 from kornel.core.telling.allocations.explanation import Report
 from kornel.core.telling.encoding.kornel_v1 import encode_forecast, encode_report
 from kornel.core.telling.explain import Named, NamedOnNode, NodeUse
@@ -34,6 +40,8 @@ class ExplainService:
         }
 
     async def _explain(self, request: pb.ExplainRequest) -> pb.ExplainResponse:
+        if not request.name and not request.node_id:
+            raise InvalidRequest("give a key (an ask, an allocation or an application), a node, or both")
         found = await self._managers.questions.ask(lambda: self._explain_subject(request))
         if found is None:
             where = f"partition {request.partition or 'default'!r}"

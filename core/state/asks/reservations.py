@@ -55,6 +55,7 @@ def reserve_node(
         behind = firm[firm.index(before) :]
     if node.reserve(reservation, behind):
         state.node_order.room_changed(node)
+    device_books.keep_saved(node)
     state.reservations[ask.key] = reservation
     if at_once or not ask.shape.no_room:
         state.reserved_ready[reservation] = None
@@ -96,12 +97,11 @@ def unbook_reservation(state: PartitionState, reservation: Reservation) -> None:
         state.reserving.aged -= reservation.least is None
         state.reserving.call_round()
     ask.reservation = None
-    if reservation.node.devices is not None:
-        device_books.keep_no_more(reservation.node, ask)
     if ask.place is AskPlace.RESERVED:
         move_ask(state, ask, AskMove.GIVE_BACK)
     if reservation.node.unreserve(reservation):
         state.node_order.room_changed(reservation.node)
+    device_books.keep_no_more(reservation.node, ask)
     state.changes += 1
     del state.reservations[ask.key]
     if state.waiting_for_domain:

@@ -21,9 +21,10 @@ from kornel.core.model.queues import Queue
 from kornel.core.model.shapes import Pairs, Vector, unbook_amounts
 from kornel.core.model.users import Account
 from kornel.core.policies.claim_order import line_key
+from kornel.core.policies.device_choice import count_left
 from kornel.core.state.asks import finding, questions
 from kornel.core.state.asks.reservations import end_reservation
-from kornel.core.state.books import ledger
+from kornel.core.state.books import device_books, ledger
 from kornel.core.state.partition_state import PartitionState
 from kornel.core.state.waiting.rooms import UNSERVED, activate_group
 
@@ -50,10 +51,11 @@ def can_save(node: Node, ask: Allocation, before: Iterable[Reservation]) -> bool
     Load of other schedulers and pods that must run on the node stay. On a node where only members of its own gang run,
     the ask would wait for these.
     """
-    if not node.could_hold_shape(ask.shape):
-        return False
+    before, request = list(before), ask.shape.devices
     left = room_to_save(node, before)
     if any(amount > left[t] for t, amount in ask.shape.pairs):
+        return False
+    if request is not None and not count_left(node, before, request):
         return False
     return not ask.spec.task_group or not _is_of_own_gang(node, ask)
 
@@ -188,6 +190,8 @@ def lift_saved(state: PartitionState, lifted: Iterable[Reservation]) -> Iterator
     former = {node: (node.claims, node.version) for node in saved}
     for node, claims in saved.items():
         node.lift_saved(claims)
+        for claim in claims:
+            device_books.keep_no_more(node, claim.ask)
         state.node_order.room_changed(node)
         for claim in claims:
             claim.ask.reservation = None
@@ -196,6 +200,7 @@ def lift_saved(state: PartitionState, lifted: Iterable[Reservation]) -> Iterator
     finally:
         for node, claims in saved.items():
             node.take_claims_back(*former[node])
+            device_books.keep_saved(node)
             state.node_order.room_changed(node)
             for claim in claims:
                 claim.ask.reservation = claim

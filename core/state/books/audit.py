@@ -436,7 +436,11 @@ def _check_waiting_for_limits(state: PartitionState) -> list[Broken]:
 
 
 def _check_newcomers(leaf: Queue, held: KeyedHeap[Application]) -> list[Broken]:
-    """Checks that *leaf* does not hold back the one application that may start now (``stateaware``)."""
+    """Checks that *leaf* does not hold back the one application that may start now (``stateaware``), nor any longer
+    than while another one is starting."""
+    if leaf.starting:
+        late = [other for other in leaf.starting if other.settled or other.timer_ns is None]
+        return [Broken("W", repr(leaf), f"holds back {list(held)} for {late}, and no time ends that")] if late else []
     if leaf.allocating or not leaf.open():
         return []
     first = min((a for a in leaf.applications.values() if _could_start(a)), key=newcomer_key, default=None)

@@ -11,7 +11,7 @@ from kornel.core.domain.devices import WHOLE, DeviceRequest, DeviceSpec
 from kornel.core.model.allocations import Allocation
 from kornel.core.model.devices import NodeDevices, Taken
 from kornel.core.model.nodes import Node
-from kornel.core.policies.device_choice import choose_devices
+from kornel.core.policies.device_choice import choose_devices, choose_saved
 from kornel.core.state.partition_state import PartitionState
 
 
@@ -27,6 +27,9 @@ def take_devices(state: PartitionState, holder: Allocation, node: Node, request:
         taken = name_devices(devices, request, holder.devices) if holder.devices else None
         if taken is None:
             taken = choose_devices(devices, request, holder)
+        if taken is None and node.claims is not None:  # It is lent some, or nobody can refuse it.
+            savers = [claim.ask for claim in node.claims.list_saved()]
+            taken = choose_devices(devices.copy_unkept(savers), request, holder)
     if devices is None or taken is None:
         holder.devices = ()
         return
@@ -86,7 +89,8 @@ def share_when_running(spec: DeviceSpec, request: DeviceRequest) -> int:
 
 
 def note_parts(state: PartitionState, node: Node) -> None:
-    """Notes the largest free part of a device among the devices of *node* of which a part is held."""
+    """Notes the largest free part of a device among the devices of *node* of which a part is held, and keeps what is
+    free for those who save room there."""
     parts = [0]
     if node.devices is not None:
         parts += [device.free for device in node.devices if device.free < WHOLE and not device.leaving]
@@ -95,6 +99,7 @@ def note_parts(state: PartitionState, node: Node) -> None:
         state.sharing[node] = most
     else:
         state.sharing.pop(node, None)
+    keep_saved(node)
 
 
 def are_usable(node: Node, holder: Allocation) -> bool:
@@ -116,7 +121,20 @@ def keep_devices(node: Node, ask: Allocation, victims: Iterable[Allocation], giv
     node.devices.keep(ask, [name for name, _ in taken or ()])
 
 
+def keep_saved(node: Node) -> None:
+    """Keeps the free devices of *node* for those who save room there, in their order: as many as each asks for."""
+    if node.devices is None or node.claims is None:
+        return
+    wanting = [(claim.ask, claim.ask.shape.devices) for claim in node.claims.list_saved()]
+    for ask, _ in wanting:
+        node.devices.keep(ask, ())
+    for ask, request in wanting:
+        if request is not None and ask.held_on is not node:
+            node.devices.keep(ask, choose_saved(node.devices, request, ask))
+
+
 def keep_no_more(node: Node, ask: Allocation) -> None:
-    """Stops keeping devices of *node* for *ask*."""
+    """Stops keeping devices of *node* for *ask*, unless it saves room there."""
     if node.devices is not None:
         node.devices.keep(ask, ())
+        keep_saved(node)

@@ -10,7 +10,7 @@ from kornel.core.model.nodes import Node
 from kornel.core.model.queues import Queue
 from kornel.core.model.shapes import Shape
 from kornel.core.model.users import Account
-from kornel.core.state.defaults import RESERVATION_DELAY_NS, RESERVATION_PERCENT
+from kornel.core.state.options import RESERVATION_DELAY_NS, RESERVATION_PERCENT
 from kornel.core.state.records.missing_shares import MissingShares
 
 

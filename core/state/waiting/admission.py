@@ -8,6 +8,7 @@ application is admitted.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Final
 
 from kornel.core.domain.application_states import AppState
@@ -15,7 +16,15 @@ from kornel.core.model.allocations import Allocation
 from kornel.core.model.applications import Application
 from kornel.core.model.queues import Queue
 from kornel.core.state.partition_state import PartitionState
-from kornel.core.state.waiting.rooms import Gate, may_start_next, offer_application, offer_slots, review_newcomer
+from kornel.core.state.waiting.rooms import (
+    Gate,
+    hold_back,
+    may_start_next,
+    offer_application,
+    offer_slot,
+    offer_slots,
+    review_newcomer,
+)
 
 _ACCEPTED: Final = AppState.ACCEPTED
 _RUNNING: Final = AppState.RUNNING
@@ -23,7 +32,7 @@ _RUNNING: Final = AppState.RUNNING
 _NOT_RUNNING_YET: Final = frozenset({_ACCEPTED, AppState.RESUMING})
 
 
-def may_run(_state: PartitionState, application: Application, priority: int | None = None) -> Gate | None:
+def may_run(state: PartitionState, application: Application, priority: int | None = None) -> Gate | None:
     """Returns the queue, user or group that keeps *application* from starting: by a limit, the root first, or a leaf
     sorted ``stateaware`` because it is the turn of another one; ``None``: it may run. With *priority*: what keeps it
     from starting with asks of this priority once there is room for these."""
@@ -39,7 +48,53 @@ def may_run(_state: PartitionState, application: Application, priority: int | No
         if not account.open() and not account.is_used_by(application):
             return account
     # This comes last, because whoever an account keeps back is not among those of which one may start.
-    return None if may_start_next(application, priority) else application.queue
+    return None if may_start_next(application, priority, state.callbacks.now_ns) else application.queue
+
+
+def keep_from_starting(state: PartitionState, application: Application, gate: Gate) -> None:
+    """Holds *application* back at *gate*, and looks at it again when those that are starting count as started."""
+    hold_back(application, gate)
+    for other in application.queue.starting:
+        _limit_start(state, other)
+
+
+def _begin_start(state: PartitionState, application: Application) -> None:
+    """Counts *application*, which runs from now on in a leaf sorted ``stateaware``, as starting if only its originator
+    runs (preemption.md G.3)."""
+    leaf, running = application.queue, application.allocations.values()
+    if running and all(allocation.spec.originator for allocation in running):
+        application.settled = False
+        leaf.starting += (application,)
+        if leaf in leaf.held_back or not application.asks:
+            _limit_start(state, application)
+
+
+def _limit_start(state: PartitionState, application: Application) -> None:
+    """Has the start of *application* end in time: another one waits for that, or it has not asked for anything yet."""
+    if application.timer_ns is None:
+        application.timer_ns = application.start_ends_ns()
+        state.run_at(application.timer_ns, partial(review_start, state, application))
+
+
+def review_start(state: PartitionState, application: Application, now_ns: int) -> None:
+    """Ends the start of *application* if its time is over. It has more if it has asked for something meanwhile."""
+    leaf = application.queue
+    if application not in leaf.starting:
+        return
+    application.timer_ns = None
+    if application.start_ends_ns() <= now_ns:
+        end_start(application)
+    elif leaf in leaf.held_back:
+        _limit_start(state, application)
+
+
+def end_start(application: Application) -> None:
+    """Counts *application* as started, if it was starting: the next one of its leaf may start."""
+    leaf = application.queue
+    if application in leaf.starting:
+        leaf.starting = tuple([other for other in leaf.starting if other is not application])
+        application.settled, application.timer_ns = application.state is _RUNNING, None
+        offer_slot(leaf, leaf)
 
 
 def note_allocating(_state: PartitionState, application: Application) -> None:
@@ -70,9 +125,14 @@ def allocates_nothing(application: Application, but: Allocation | None = None) -
     return all(claim is None or claim.by_age for claim in claims)
 
 
-def state_changed(application: Application, before: AppState) -> None:
+def state_changed(state: PartitionState, application: Application, before: AppState) -> None:
     """Updates the counters for *application*, which has left the state *before*."""
     now = application.state
+    if application.queue.newcomers is not None:
+        if before is _RUNNING:
+            end_start(application)
+        elif before is _ACCEPTED and now is _RUNNING:
+            _begin_start(state, application)
     freed = before is _RUNNING
     if freed:
         _count_running(application, -1)
@@ -93,6 +153,7 @@ def state_changed(application: Application, before: AppState) -> None:
 
 def forget_application(application: Application) -> None:
     """Removes *application*, which leaves its queue, from all counters, whatever its state (S-10)."""
+    end_start(application)
     runs = application.state is AppState.RUNNING
     if runs:
         _count_running(application, -1)

@@ -455,6 +455,9 @@ def filter_newcomers(leaf: Queue) -> None:
             review_newcomer(application)
     elif leaf.newcomers is not None:
         leaf.newcomers = None
+        for application in leaf.starting:
+            application.settled, application.timer_ns = True, None
+        leaf.starting = ()
         for application in list(leaf.held_back.get(leaf, ())):
             offer_application(application)
 
@@ -479,7 +482,7 @@ def review_newcomer(application: Application) -> None:
         newcomers.add(application)
     else:
         newcomers.discard(application)
-    if leaf.open() and not leaf.allocating:
+    if leaf.open() and not leaf.allocating and not leaf.starting:
         first = newcomers.first_member()
         if first is not None and first.held_at is leaf:
             offer_application(first)
@@ -499,17 +502,21 @@ def note_saver_no_more(ask: Allocation) -> None:
     review_newcomer(application)
 
 
-def may_start_next(application: Application, priority: int | None = None) -> bool:
-    """Tells whether *application*, which does not run yet, is the one of its leaf that may start now (``stateaware``).
-    With *priority*: whether it would be if asks of it with this priority, for which there is no room, could be placed.
+def may_start_next(application: Application, priority: int | None = None, now_ns: int = 0) -> bool:
+    """Tells whether *application*, which does not run yet, is the one of its leaf that may start at *now_ns*
+    (``stateaware``). With *priority*: whether it would be if asks of it with this priority, for which there is no room,
+    could be placed.
 
-    An application that has begun to start, such as a gang with some placeholders, goes on before another one begins.
+    An application that has begun to start, such as a gang with some placeholders or a driver without executors, goes on
+    before another one begins.
     """
     leaf = application.queue
     if leaf.newcomers is None:
         return True
     if leaf.allocating:
         return application in leaf.allocating
+    if any(now_ns < other.start_ends_ns() for other in leaf.starting):
+        return False
     first = leaf.newcomers.first_member()
     if first is application or priority is None:
         return first is application

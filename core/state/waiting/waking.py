@@ -118,7 +118,7 @@ def wake_borrowers(state: PartitionState, node: Node) -> bool:
     most = claims.open_room(node.free, saved)
     found = False
     for shape, waiters in list(state.no_room.items()):
-        if any(most[t] < amount for t, amount in shape.pairs) or not node.has_devices(shape.devices):
+        if any(most[t] < amount for t, amount in shape.pairs) or not node.has_devices(shape.devices, None, saved):
             continue
         known: dict[tuple[Application, int], bool] = {}
         for waiter in [*waiters.at_once, *_groups_that_may_pass(waiters, saved, state.guarantee_mode)]:
@@ -193,7 +193,7 @@ def lends_room(state: PartitionState, node: Node, ask: Allocation) -> bool:
     if not lent:
         return False
     room = claims.open_room(node.free, [*lent, *(claim for claim in saved if claim.ask is ask)])
-    return all(room[t] >= amount for t, amount in ask.shape.pairs) and node.has_devices(ask.shape.devices, ask)
+    return all(room[t] >= amount for t, amount in ask.shape.pairs) and node.has_devices(ask.shape.devices, ask, lent)
 
 
 def _wake_for_domain(state: PartitionState, node: Node) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from itertools import islice
 from typing import Final
 
@@ -26,7 +27,9 @@ from kornel.core.telling.allocations.explanation import (
     PreemptedWork,
     Report,
 )
+from kornel.core.telling.encoding.values import write_second
 from kornel.core.telling.preemption.outlook import ReadingIndex, find_outlook
+from kornel.shared.readable_amounts import format_count
 
 MOST_KINDS: Final = 10
 """The most groups of equal asks of one application that are explained, beginning with those tried first."""
@@ -142,7 +145,20 @@ def _explain_application(
             for asks in list(heads.values())[:MOST_KINDS]
         ),
         tuple(map(_preempted_work, islice(lost, MOST_LOST))),
+        tuple(_find_remarks(application)),
     )
+
+
+def _find_remarks(application: Application) -> Iterator[str]:
+    """Yields what its asks do not tell about *application*: placeholders that waited too long, and that nothing is
+    asked for."""
+    for name, group in sorted(application.task_groups.items()):
+        if group.timed_out:
+            count = format_count(group.timed_out, "placeholder")
+            yield f"{count} of task group {name} timed out: no ask took their places in time"
+    if not application.asks:
+        last_ns = max((held.created_ns for held in application.allocations.values()), default=application.submitted_ns)
+        yield f"nothing was asked for since {write_second(last_ns)}"
 
 
 def _kind_of(state: PartitionState, ask: Allocation) -> tuple[object, ...]:

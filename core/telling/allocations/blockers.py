@@ -8,6 +8,7 @@ shortage comes first.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
@@ -35,7 +36,7 @@ from kornel.core.telling.allocations.explanation import Blocker, BlockerKind, Le
 from kornel.core.telling.claims.claim_views import describe_claim, describe_own_claim
 from kornel.core.telling.nodes.device_blockers import describe_lack, measure_lack
 from kornel.core.telling.nodes.domain_blockers import describe_domains, domain_blockers, requires_domain
-from kornel.core.telling.nodes.node_blockers import node_blockers, shortages_on
+from kornel.core.telling.nodes.node_blockers import expect_nodes, node_blockers, shortages_on
 from kornel.core.telling.queues.above_max import above_max_of
 from kornel.shared.readable_amounts import format_count
 
@@ -145,8 +146,10 @@ def _turn_blockers(application: Application) -> Iterator[Blocker]:
     leaf = application.queue
     if leaf.newcomers is None or application.held_at is not leaf or not leaf.open():
         return
-    first = next(iter(leaf.allocating), None) or min(leaf.newcomers, key=newcomer_key)
+    first = next(iter((*leaf.allocating, *leaf.starting)), None) or min(leaf.newcomers, key=newcomer_key)
     detail = f"one new application at a time may start here (stateaware), and it is the turn of {first.application_id}"
+    if first in leaf.starting:
+        detail += ", of which only the originator runs"
     numbers = Shortage("new applications", 1, 1, 1, 1)
     yield Blocker(BlockerKind.QUEUE_APPLICATIONS, Level.APPLICATION, leaf.path, detail, (numbers,), distance=1.0)
 
@@ -173,9 +176,7 @@ def gang_blockers(state: PartitionState, unit: GangUnit) -> Iterator[Blocker]:
     pairs, least = add_up(members), find_least(members)
     yield from _user_blockers(state, least, pairs)
     for queue in application.queue.lineage()[:-1]:
-        short = queue_shortages(state, queue, pairs)
-        if short:
-            yield _limit_blocker(state, least, BlockerKind.QUEUE_QUOTA, queue, short)
+        yield from _limit_blockers(state, least, BlockerKind.QUEUE_QUOTA, queue, queue_shortages(state, queue, pairs))
     yield from _saved_blockers(state, least, pairs)
     lack = find_gang_lack(state, members)
     if lack is not None:
@@ -185,8 +186,21 @@ def gang_blockers(state: PartitionState, unit: GangUnit) -> Iterator[Blocker]:
             why = f"no {topology.level} has room for the group of {member.spec.key}"
         tried = "" if lack.exhaustive else "; not every way to pack them was tried"
         detail = f"{lack.placed} of {len(members)} places; {why}{tried}"
-        yield Blocker(BlockerKind.GANG_INCOMPLETE, Level.APPLICATION, name, detail)
+        never = _find_too_many(state, members)
+        blocker = Blocker(BlockerKind.GANG_INCOMPLETE, Level.APPLICATION, name, detail + never, permanent=bool(never))
+        yield expect_nodes(state, blocker)
         yield from node_blockers(state, member)[0] if lack.domains is None else [lack.domains]
+
+
+def _find_too_many(state: PartitionState, members: Sequence[Allocation]) -> str:
+    """Returns a text about equal *members* of which all nodes together would hold too few even if they were empty;
+    empty: there are none."""
+    for shape, count in Counter(member.shape for member in members).items():
+        nodes = [node for node in state.nodes.values() if node.schedulable and node.could_hold_shape(shape)]
+        most = sum(min((node.capacity[t] // amount for t, amount in shape.pairs), default=count) for node in nodes)
+        if most < count:
+            return f"; all nodes together would hold {most} of {count} such members even if they were empty"
+    return ""
 
 
 class GangLack(NamedTuple):
@@ -222,22 +236,18 @@ def _user_blockers(state: PartitionState, ask: Allocation, pairs: Pairs) -> Iter
             for t, asked, left, most in user_limits.find_shortfalls(account, pairs)
             if asked > left
         )
-        if short:
-            kind = BlockerKind.USER_QUOTA if account.kind is AccountKind.USER else BlockerKind.GROUP_QUOTA
-            yield _limit_blocker(state, ask, kind, account, short)
+        kind = BlockerKind.USER_QUOTA if account.kind is AccountKind.USER else BlockerKind.GROUP_QUOTA
+        yield from _limit_blockers(state, ask, kind, account, short)
 
 
 def _queue_blockers(state: PartitionState, ask: Allocation) -> Iterator[Blocker]:
     swaps = () if ask.victims else ask.swaps_in
     for queue in ask.queue.lineage()[:-1]:  # The root's max is the size of the cluster, which the nodes cover.
         short = queue_shortages(state, queue, ask.shape.pairs) if queue not in swaps else ()
-        if short:
-            blocker = _limit_blocker(state, ask, BlockerKind.QUEUE_QUOTA, queue, short)
-            above = above_max_of(state, queue)
-            if above is not None:
-                why = "; ".join((above.course, *above.protected))
-                blocker = blocker._replace(detail=f"{blocker.detail}; the queue is above its max: {why}")
-            yield blocker
+        above = above_max_of(state, queue) if short else None
+        why = "" if above is None else f"; the queue is above its max: {'; '.join((above.course, *above.protected))}"
+        for blocker in _limit_blockers(state, ask, BlockerKind.QUEUE_QUOTA, queue, short):
+            yield blocker._replace(detail=blocker.detail + why)
 
 
 def _saved_blockers(state: PartitionState, ask: Allocation, pairs: Pairs) -> Iterator[Blocker]:
@@ -254,8 +264,8 @@ def _cluster_blockers(state: PartitionState, ask: Allocation) -> Iterator[Blocke
     """Yields the types of which all nodes together have too little: a shortage of room and not of quota, which more
     nodes would end."""
     short = queue_shortages(state, state.root, ask.shape.pairs)
-    if short:
-        yield _quota_blocker(BlockerKind.CLUSTER_SIZE, Level.NODE, state.root.path, short)
+    for blocker in _quota_blockers(BlockerKind.CLUSTER_SIZE, Level.NODE, state.root.path, short):
+        yield expect_nodes(state, blocker)
 
 
 def queue_shortages(state: PartitionState, queue: Queue, pairs: Pairs) -> tuple[Shortage, ...]:
@@ -268,26 +278,29 @@ def queue_shortages(state: PartitionState, queue: Queue, pairs: Pairs) -> tuple[
     )
 
 
-def _limit_blocker(
+def _limit_blockers(
     state: PartitionState, ask: Allocation, kind: BlockerKind, limit: Queue | Account, short: tuple[Shortage, ...]
-) -> Blocker:
-    """Returns the blocker for *limit*, which lets *ask*, or the gang for which it stands, not have what is *short*."""
-    blocker, claim = _quota_blocker(kind, *_name_limit(limit), short), limit.saving
-    if claim is None or claim is not ask.limit_claim:
-        return blocker
-    return blocker._replace(detail=f"{blocker.detail}; {describe_own_claim(state, claim)}")
+) -> Iterator[Blocker]:
+    """Yields the blockers for *limit*, which lets *ask*, or the gang for which it stands, not have what is *short*."""
+    claim = limit.saving
+    own = "" if claim is None or claim is not ask.limit_claim else f"; {describe_own_claim(state, claim)}"
+    for blocker in _quota_blockers(kind, *_name_limit(limit), short):
+        yield blocker._replace(detail=blocker.detail + own)
 
 
 def _name_limit(limit: Queue | Account) -> tuple[Level, str]:
     return (Level.QUEUE, limit.path) if isinstance(limit, Queue) else (Level.USER, str(limit))
 
 
-def _quota_blocker(kind: BlockerKind, level: Level, name: str, short: tuple[Shortage, ...]) -> Blocker:
-    never = any(shortage.asked > shortage.limit for shortage in short)
+def _quota_blockers(kind: BlockerKind, level: Level, name: str, short: tuple[Shortage, ...]) -> Iterator[Blocker]:
+    """Yields apart the types that the limit can never grant and those for which waiting may help."""
     limit = "cluster" if kind is BlockerKind.CLUSTER_SIZE else "limit"
-    detail = f"asks for more than the {limit} ever allows" if never else f"not enough left of the {limit}"
-    distance = sum(min(1.0, shortage.short / shortage.asked) for shortage in short)
-    return Blocker(kind, level, name, detail, short, distance=distance, permanent=never)
+    for never in (True, False):
+        part = tuple([shortage for shortage in short if (shortage.asked > shortage.limit) is never])
+        if part:
+            detail = f"asks for more than the {limit} ever allows" if never else f"not enough left of the {limit}"
+            distance = sum(min(1.0, shortage.short / shortage.asked) for shortage in part)
+            yield Blocker(kind, level, name, detail, part, distance=distance, permanent=never)
 
 
 def _reservation_blockers(state: PartitionState, ask: Allocation) -> Iterator[Blocker]:

@@ -207,7 +207,8 @@ class ApplicationReport(NamedTuple):
     """An application: its groups of equal asks in the order in which they are tried, and what it lost to preemption,
     the latest first.
 
-    ``kinds`` counts all groups of equal asks, of which ``asks`` holds the first few.
+    ``kinds`` counts all groups of equal asks, of which ``asks`` holds the first few. ``remarks``: sentences about the
+    application as a whole.
     """
 
     application_id: str
@@ -220,6 +221,7 @@ class ApplicationReport(NamedTuple):
     kinds: int
     asks: tuple[EqualAsks, ...]
     preempted: tuple[PreemptedWork, ...]
+    remarks: tuple[str, ...]
 
 
 class LostWork(NamedTuple):

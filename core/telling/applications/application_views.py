@@ -13,7 +13,6 @@ from kornel.core.domain.priorities import PRIORITY_MIN, as_reported
 from kornel.core.domain.resources import NOTHING, Resources
 from kornel.core.model.applications import Application, SpentKind
 from kornel.core.policies.owners import groups_of
-from kornel.core.state.history.past import MOST as MOST_ENDED
 from kornel.core.state.history.past import EndedApplication
 from kornel.core.state.partition_state import PartitionState
 from kornel.core.telling.allocations.allocation_views import (
@@ -269,7 +268,7 @@ class ApplicationViews:
     def _ended_view(self, ended: EndedApplication) -> ApplicationView:
         view = self._ended.get(ended)
         if view is None:
-            if len(self._ended) >= most_kept(2 * MOST_ENDED):
+            if len(self._ended) >= most_kept(2 * self._past.most):
                 remembered = {*self._past.finished_applications(0), *self._past.rejected_applications(0)}
                 self._ended = {known: shown for known, shown in self._ended.items() if known in remembered}
             view = self._ended[ended] = _ended_view(ended, self._partition)

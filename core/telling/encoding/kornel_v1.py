@@ -11,12 +11,14 @@ from typing import Final
 
 from kornel.core.config.text.problems import Problem
 from kornel.core.domain.drains import DrainedNode
-from kornel.core.domain.effects import VictimRecord
+from kornel.core.domain.effects import PreemptionDecided, VictimRecord
 from kornel.core.domain.health import HealthReport
+from kornel.core.domain.reasons import Outcome
 from kornel.core.domain.resources import clamp_int64
 from kornel.core.domain.secrets import without_secrets
 from kornel.core.model.not_placed import Failure, Failures
 from kornel.core.preemption.foresight import LawTally, PreemptionOutlook
+from kornel.core.preemption.registry import allowed_by
 from kornel.core.telling.allocations.allocation_views import AllocationView, AskView, ForeignView
 from kornel.core.telling.allocations.explanation import (
     ApplicationReport,
@@ -52,7 +54,7 @@ from kornel.core.telling.queues.headroom import Bound, QueueExplanation
 from kornel.core.telling.queues.queue_views import QueueView
 from kornel.core.telling.users.limits_of_user import LimitLevel, UserExplanation
 from kornel.core.telling.what_if.supposition import Enforced, Forecast, Waits
-from kornel.v1 import configuration_pb2, explain_pb2, read_pb2, status_pb2
+from kornel.v1 import configuration_pb2, events_pb2, explain_pb2, read_pb2, status_pb2
 
 ENCODERS: Final = Encoders()
 
@@ -261,6 +263,24 @@ ENCODERS.add(
 ENCODERS.add(Blocker, explain_pb2.Blocker, {"node_count": "nodes"})
 
 ENCODERS.add(VictimRecord, explain_pb2.ForecastVictim, unset=("user", "priority", "originator"))
+
+ENCODERS.add(VictimRecord, events_pb2.DecisionVictim, {"priority": "adjusted_priority"})
+
+
+def _find_law(kind: str, outcome: Outcome, victims: tuple[VictimRecord, ...]) -> str | None:
+    return allowed_by(kind) if victims and outcome is not Outcome.WITHDRAWN else None
+
+
+encode_decision: Final = ENCODERS.add(
+    PreemptionDecided,
+    events_pb2.PreemptionDecision,
+    {
+        "law": made(_find_law, "kind", "outcome", "victims"),
+        "gang_plan": made(lambda number: number or None, "gang_plan"),
+    },
+    left_out=("partition",),
+    given=("id", "next_event_id"),
+)
 
 ENCODERS.add(LawTally, explain_pb2.Protection, {"queue_count": "queues", "allocation_count": "allocations"})
 

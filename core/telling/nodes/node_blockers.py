@@ -12,7 +12,7 @@ from kornel.core.state.records.missing_shares import missing_share
 from kornel.core.telling.allocations.explanation import PERMANENT, Blocker, BlockerKind, Level, Shortage
 from kornel.core.telling.claims.claim_views import describe_claim
 from kornel.core.telling.nodes.device_blockers import describe_lack, measure_lack
-from kornel.shared.readable_amounts import format_count
+from kornel.shared.readable_amounts import format_count, format_quantity
 
 
 class _Group:
@@ -38,7 +38,8 @@ def node_blockers(state: PartitionState, ask: Allocation) -> tuple[list[Blocker]
     A node counts for the first reason that applies, in the order of :func:`first_reason`.
     """
     if not state.nodes:
-        return [Blocker(BlockerKind.NO_NODES, Level.NODE, "", "the partition has no nodes", permanent=True)], 0
+        nothing = Blocker(BlockerKind.NO_NODES, Level.NODE, "", "the partition has no nodes", permanent=True)
+        return [expect_nodes(state, nothing)], 0
     groups: dict[BlockerKind, _Group] = {}
     fitting = 0
     for node in state.nodes.values():
@@ -56,7 +57,34 @@ def node_blockers(state: PartitionState, ask: Allocation) -> tuple[list[Blocker]
     if ask.reservation is not None or not PERMANENT.issuperset(groups):
         # Waiting may help if it may help on any node.
         found = [blocker._replace(permanent=False) for blocker in found]
-    return found, fitting
+    split = "" if fitting else _find_fragments(state, ask)
+    return [
+        blocker._replace(detail=blocker.detail + split)
+        if blocker.kind is BlockerKind.NODE_FULL
+        else expect_nodes(state, blocker)
+        for blocker in found
+    ], fitting
+
+
+def expect_nodes(state: PartitionState, blocker: Blocker) -> Blocker:
+    """Returns *blocker*, which only other nodes would remove. If the shim wants to know what waits for nodes, it may
+    bring some, so that waiting may help."""
+    if not blocker.permanent or not state.callbacks.scheduling_states:
+        return blocker
+    return blocker._replace(permanent=False, detail=f"{blocker.detail}; the shim is told what waits, and may add nodes")
+
+
+def _find_fragments(state: PartitionState, ask: Allocation) -> str:
+    """Returns a text about what is free for *ask* on all nodes together although no node has it; empty: even that is
+    too little."""
+    nodes = [node for node in state.nodes.values() if node.schedulable]
+    sums = {t: (sum(max(0, node.free[t]) for node in nodes), amount) for t, amount in ask.shape.pairs}
+    if not sums or any(free < amount for free, amount in sums.values()):
+        return ""
+    t = max(sums, key=lambda t: sum(node.free[t] < sums[t][1] for node in nodes))
+    name, whole = state.types.names[t], sum(node.capacity[t] for node in nodes)
+    free, whole_text = format_quantity(name, sums[t][0]), format_quantity(name, whole)
+    return f"; in fragments, {free} of {whole_text} {name} are free on all nodes together"
 
 
 def first_reason(node: Node, ask: Allocation) -> BlockerKind | None:

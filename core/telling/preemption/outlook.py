@@ -15,6 +15,7 @@ from kornel.core.model.allocations import Allocation
 from kornel.core.model.gang_units import GangUnit
 from kornel.core.model.not_placed import NotPlaced
 from kornel.core.model.queues import Queue
+from kornel.core.policies.guarantees import list_guarantees, project_usage
 from kornel.core.preemption import eviction
 from kornel.core.preemption.budgets import is_shadowed
 from kornel.core.preemption.foresight import Circumstances, PreemptionOutlook, PreemptionVerdict
@@ -23,7 +24,7 @@ from kornel.core.preemption.plan import Refusal
 from kornel.core.preemption.registry import KINDS
 from kornel.core.state.partition_state import PartitionState
 from kornel.core.state.records.victim_index import RankedLeaf, VictimIndex
-from kornel.shared.readable_amounts import format_count
+from kornel.shared.readable_amounts import format_count, format_quantity
 
 _NO_HELP: Final = frozenset({PreemptionVerdict.FORBIDDEN, PreemptionVerdict.NO_VICTIMS})
 _NO_KIND: Final = PreemptionOutlook(PreemptionVerdict.FORBIDDEN, "preemption.policies", "", "no kind serves this ask")
@@ -93,7 +94,7 @@ def find_outlook(
         if hold is not None:
             leaving += f", for {format_count(len(hold.members), 'member')} of its gang that hold their places"
             leaving += f" by plan {hold.number}" if hold.number else ""
-        detail = leaving if waits_for else "its victims are gone, and it is about to be placed"
+        detail = leaving if waits_for else _describe_freed_room(ask)
         return PreemptionOutlook(verdict.UNDER_WAY, "", Outcome.TRIGGERED, detail, ask.rearm_ns or None, node_id, left)
     if limited is not None and not limited.preemption_may_help:
         what = f"{limited.account}" if limited.account is not None else f"{limited.queue}"
@@ -126,7 +127,37 @@ def _ask_kinds(state: PartitionState, ask: Allocation, asked: Circumstances) -> 
         if found.verdict not in _NO_HELP:
             return found
         refused = refused or found
-    return refused or _NO_KIND
+    return _add_history(state, ask, refused or _NO_KIND)
+
+
+def _describe_freed_room(ask: Allocation) -> str:
+    """Returns what has become of the room that the victims of *ask* left."""
+    claim = ask.reservation
+    if claim is None or claim.node.fits_holder(claim):
+        return "its victims are gone, and it is about to be placed"
+    others = sum(load.since_ns >= claim.made_ns for load in claim.node.foreign_loads.values())
+    who = f"{format_count(others, 'foreign pod')} that came there since" if others else "others"
+    times = f", as {format_count(ask.rearms, 'time')} before" if ask.rearms else ""
+    return f"its victims are gone, and what they left on {claim.node.node_id} was taken by {who}{times}"
+
+
+def _add_history(state: PartitionState, ask: Allocation, found: PreemptionOutlook) -> PreemptionOutlook:
+    """Returns *found* with what else has to be known: how often freed room was lost, and a guarantee further up that a
+    smaller one below it keeps *ask* from."""
+    said = [found.detail] if found.detail else []
+    if found.outcome == Outcome.NOT_UNDER_GUARANTEE:
+        for guarantee in list_guarantees(ask):
+            for queue in guarantee.queue.lineage()[1:]:
+                left = queue.guaranteed.get(guarantee.t, 0) - project_usage(queue, guarantee.t)
+                if left > 0:
+                    name = state.types.names[guarantee.t]
+                    amounts = format_quantity(name, left), format_quantity(name, queue.guaranteed[guarantee.t])
+                    below = f"the smaller guarantee of {guarantee.queue.path} decides"
+                    short = f"{amounts[0]} {name} short of its {amounts[1]} guaranteed"
+                    said.append(f"{queue.path} is {short}, but {below}")
+    if ask.rearms:
+        said.append(f"room that was freed for it was lost {format_count(ask.rearms, 'time')}")
+    return found._replace(detail="; ".join(said))
 
 
 def _in_words(kind: Kind, found: PreemptionOutlook) -> PreemptionOutlook:

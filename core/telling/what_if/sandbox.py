@@ -141,6 +141,7 @@ class Sandbox:
             setattr(record, name, value)
         state.callbacks.predicates = state.callbacks.preemption_predicates = False
         state.callbacks.open.clear()
+        state.callbacks.now_ns = self.now_ns
         # The enforcement of lowered maxima comes before preemption for guarantees, and is over when that has its turn.
         state.enforcement.run = None
         state.enforcement.due.clear()
@@ -213,6 +214,9 @@ class Sandbox:
             return
         self._gates.add(gate)
         self.journal.keep_record(gate, but=("accounts", "applications", "children"))
+        if isinstance(gate, Queue):
+            for application in gate.starting:
+                self.journal.keep_record(application)
         for waiting in gate.held_back.values():
             for application in waiting:
                 self._keep_groups(application)

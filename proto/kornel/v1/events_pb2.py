@@ -25,7 +25,7 @@ _sym_db = _symbol_database.Default()
 from kornel.si.v1 import si_pb2 as si_dot_v1_dot_si__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x16kornel/v1/events.proto\x12\tkornel.v1\x1a\x0esi/v1/si.proto\"\x96\x01\n\x12WatchEventsRequest\x12(\n\x06resume\x18\x01 \x01(\x0b\x32\x16.kornel.v1.EventCursorH\x00\x12\x10\n\x06newest\x18\x02 \x01(\x04H\x00\x12&\n\x06\x66ilter\x18\x03 \x01(\x0b\x32\x16.kornel.v1.EventFilter\x12\x13\n\x0bstored_only\x18\x04 \x01(\x08\x42\x07\n\x05start\"0\n\x0b\x45ventCursor\x12\x10\n\x08instance\x18\x01 \x01(\t\x12\x0f\n\x07next_id\x18\x02 \x01(\x04\"\x8c\x01\n\x0b\x45ventFilter\x12&\n\x05types\x18\x01 \x03(\x0e\x32\x17.si.v1.EventRecord.Type\x12\x15\n\robject_prefix\x18\x02 \x01(\t\x12\x1a\n\x12\x61pplication_prefix\x18\x03 \x01(\t\x12\r\n\x05queue\x18\x04 \x01(\t\x12\x13\n\x0bnode_prefix\x18\x05 \x01(\t\"\x93\x01\n\x13WatchEventsResponse\x12 \n\x06\x65vents\x18\x01 \x03(\x0b\x32\x10.kornel.v1.Event\x12\x0f\n\x07next_id\x18\x02 \x01(\x04\x12\'\n\x06opened\x18\x03 \x01(\x0b\x32\x17.kornel.v1.EventsOpened\x12 \n\x03gap\x18\x04 \x01(\x0b\x32\x13.kornel.v1.EventGap\"7\n\x05\x45vent\x12\n\n\x02id\x18\x01 \x01(\x04\x12\"\n\x06record\x18\x02 \x01(\x0b\x32\x12.si.v1.EventRecord\"V\n\x0c\x45ventsOpened\x12\x10\n\x08instance\x18\x01 \x01(\t\x12\x11\n\trestarted\x18\x02 \x01(\x08\x12\x11\n\tlowest_id\x18\x03 \x01(\x04\x12\x0e\n\x06\x65nd_id\x18\x04 \x01(\x04\",\n\x08\x45ventGap\x12\x10\n\x08\x66irst_id\x18\x01 \x01(\x04\x12\x0e\n\x06\x65nd_id\x18\x02 \x01(\x04\x32^\n\x0c\x45ventService\x12N\n\x0bWatchEvents\x12\x1d.kornel.v1.WatchEventsRequest\x1a\x1e.kornel.v1.WatchEventsResponse0\x01\x42\x14Z\x12kornel/v1;kornelv1b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x16kornel/v1/events.proto\x12\tkornel.v1\x1a\x0esi/v1/si.proto\"\x96\x01\n\x12WatchEventsRequest\x12(\n\x06resume\x18\x01 \x01(\x0b\x32\x16.kornel.v1.EventCursorH\x00\x12\x10\n\x06newest\x18\x02 \x01(\x04H\x00\x12&\n\x06\x66ilter\x18\x03 \x01(\x0b\x32\x16.kornel.v1.EventFilter\x12\x13\n\x0bstored_only\x18\x04 \x01(\x08\x42\x07\n\x05start\"0\n\x0b\x45ventCursor\x12\x10\n\x08instance\x18\x01 \x01(\t\x12\x0f\n\x07next_id\x18\x02 \x01(\x04\"\x8c\x01\n\x0b\x45ventFilter\x12&\n\x05types\x18\x01 \x03(\x0e\x32\x17.si.v1.EventRecord.Type\x12\x15\n\robject_prefix\x18\x02 \x01(\t\x12\x1a\n\x12\x61pplication_prefix\x18\x03 \x01(\t\x12\r\n\x05queue\x18\x04 \x01(\t\x12\x13\n\x0bnode_prefix\x18\x05 \x01(\t\"\x93\x01\n\x13WatchEventsResponse\x12 \n\x06\x65vents\x18\x01 \x03(\x0b\x32\x10.kornel.v1.Event\x12\x0f\n\x07next_id\x18\x02 \x01(\x04\x12\'\n\x06opened\x18\x03 \x01(\x0b\x32\x17.kornel.v1.EventsOpened\x12 \n\x03gap\x18\x04 \x01(\x0b\x32\x13.kornel.v1.EventGap\"7\n\x05\x45vent\x12\n\n\x02id\x18\x01 \x01(\x04\x12\"\n\x06record\x18\x02 \x01(\x0b\x32\x12.si.v1.EventRecord\"V\n\x0c\x45ventsOpened\x12\x10\n\x08instance\x18\x01 \x01(\t\x12\x11\n\trestarted\x18\x02 \x01(\x08\x12\x11\n\tlowest_id\x18\x03 \x01(\x04\x12\x0e\n\x06\x65nd_id\x18\x04 \x01(\x04\",\n\x08\x45ventGap\x12\x10\n\x08\x66irst_id\x18\x01 \x01(\x04\x12\x0e\n\x06\x65nd_id\x18\x02 \x01(\x04\"V\n\x14ListDecisionsRequest\x12\x11\n\tpartition\x18\x01 \x01(\t\x12\x12\n\x05start\x18\x02 \x01(\x03H\x00\x88\x01\x01\x12\r\n\x05limit\x18\x03 \x01(\x05\x42\x08\n\x06_start\"\xa1\x01\n\x15ListDecisionsResponse\x12\x1e\n\x08instance\x18\x01 \x01(\tR\x0cInstanceUUID\x12\x1b\n\tlowest_id\x18\x02 \x01(\x03R\x08lowestID\x12\x17\n\x07next_id\x18\x03 \x01(\x03R\x06nextID\x12\x32\n\x0bpreemptions\x18\x04 \x03(\x0b\x32\x1d.kornel.v1.PreemptionDecision\"\xea\x02\n\x12PreemptionDecision\x12\n\n\x02id\x18\x01 \x01(\x03\x12\"\n\rnext_event_id\x18\x02 \x01(\x03R\x0bnextEventID\x12\x13\n\x05\x61t_ns\x18\x03 \x01(\x03R\x04time\x12\x0c\n\x04kind\x18\x04 \x01(\t\x12\x0f\n\x07outcome\x18\x05 \x01(\t\x12\x10\n\x03law\x18\x06 \x01(\tH\x00\x88\x01\x01\x12\x1a\n\x03key\x18\x07 \x01(\tR\rallocationKey\x12%\n\x0e\x61pplication_id\x18\x08 \x01(\tR\rapplicationID\x12\x18\n\x05queue\x18\t \x01(\tR\tqueueName\x12\x17\n\x07node_id\x18\n \x01(\tR\x06nodeID\x12\x0e\n\x06\x64\x65tail\x18\x0b \x01(\t\x12\x16\n\tgang_plan\x18\x0c \x01(\x03H\x01\x88\x01\x01\x12*\n\x07victims\x18\r \x03(\x0b\x32\x19.kornel.v1.DecisionVictimB\x06\n\x04_lawB\x0c\n\n_gang_plan\"\x91\x02\n\x0e\x44\x65\x63isionVictim\x12\x1a\n\x03key\x18\x01 \x01(\tR\rallocationKey\x12%\n\x0e\x61pplication_id\x18\x02 \x01(\tR\rapplicationID\x12\x18\n\x05queue\x18\x03 \x01(\tR\tqueueName\x12\x17\n\x07node_id\x18\x04 \x01(\tR\x06nodeID\x12\x10\n\x08priority\x18\x05 \x01(\x03\x12\x45\n\tresources\x18\x06 \x03(\x0b\x32(.kornel.v1.DecisionVictim.ResourcesEntryR\x08resource\x1a\x30\n\x0eResourcesEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x03:\x02\x38\x01\x32\xb2\x01\n\x0c\x45ventService\x12N\n\x0bWatchEvents\x12\x1d.kornel.v1.WatchEventsRequest\x1a\x1e.kornel.v1.WatchEventsResponse0\x01\x12R\n\rListDecisions\x12\x1f.kornel.v1.ListDecisionsRequest\x1a .kornel.v1.ListDecisionsResponseB\x14Z\x12kornel/v1;kornelv1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -33,6 +33,8 @@ _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'kornel.v1.events_pb2', _glo
 if not _descriptor._USE_C_DESCRIPTORS:
   _globals['DESCRIPTOR']._loaded_options = None
   _globals['DESCRIPTOR']._serialized_options = b'Z\022kornel/v1;kornelv1'
+  _globals['_DECISIONVICTIM_RESOURCESENTRY']._loaded_options = None
+  _globals['_DECISIONVICTIM_RESOURCESENTRY']._serialized_options = b'8\001'
   _globals['_WATCHEVENTSREQUEST']._serialized_start=54
   _globals['_WATCHEVENTSREQUEST']._serialized_end=204
   _globals['_EVENTCURSOR']._serialized_start=206
@@ -47,6 +49,16 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_EVENTSOPENED']._serialized_end=692
   _globals['_EVENTGAP']._serialized_start=694
   _globals['_EVENTGAP']._serialized_end=738
-  _globals['_EVENTSERVICE']._serialized_start=740
-  _globals['_EVENTSERVICE']._serialized_end=834
+  _globals['_LISTDECISIONSREQUEST']._serialized_start=740
+  _globals['_LISTDECISIONSREQUEST']._serialized_end=826
+  _globals['_LISTDECISIONSRESPONSE']._serialized_start=829
+  _globals['_LISTDECISIONSRESPONSE']._serialized_end=990
+  _globals['_PREEMPTIONDECISION']._serialized_start=993
+  _globals['_PREEMPTIONDECISION']._serialized_end=1355
+  _globals['_DECISIONVICTIM']._serialized_start=1358
+  _globals['_DECISIONVICTIM']._serialized_end=1631
+  _globals['_DECISIONVICTIM_RESOURCESENTRY']._serialized_start=1583
+  _globals['_DECISIONVICTIM_RESOURCESENTRY']._serialized_end=1631
+  _globals['_EVENTSERVICE']._serialized_start=1634
+  _globals['_EVENTSERVICE']._serialized_end=1812
 # @@protoc_insertion_point(module_scope)

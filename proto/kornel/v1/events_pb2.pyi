@@ -258,3 +258,214 @@ class EventGap(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___EventGap: _TypeAlias = EventGap  # noqa: Y015
+
+@_typing.final
+class ListDecisionsRequest(_message.Message):
+    """Which decisions to list."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PARTITION_FIELD_NUMBER: _builtins.int
+    START_FIELD_NUMBER: _builtins.int
+    LIMIT_FIELD_NUMBER: _builtins.int
+    partition: _builtins.str
+    """Partition they are about, as "[rm_id]name" or as bare name. Empty: "default"."""
+    start: _builtins.int
+    """Number of the first one. Absent: the newest are listed."""
+    limit: _builtins.int
+    """The most entries to look at. 0: 1,000, which is also the most."""
+    def __init__(
+        self,
+        *,
+        partition: _builtins.str = ...,
+        start: _builtins.int | None = ...,
+        limit: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_start", b"_start", "start", b"start"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_start", b"_start", "limit", b"limit", "partition", b"partition", "start", b"start"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__start: _TypeAlias = _typing.Literal["start"]  # noqa: Y015
+    _WhichOneofArgType__start: _TypeAlias = _typing.Literal["_start", b"_start"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__start) -> _WhichOneofReturnType__start | None: ...
+
+Global___ListDecisionsRequest: _TypeAlias = ListDecisionsRequest  # noqa: Y015
+
+@_typing.final
+class ListDecisionsResponse(_message.Message):
+    """Decisions by their numbers."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    INSTANCE_FIELD_NUMBER: _builtins.int
+    LOWEST_ID_FIELD_NUMBER: _builtins.int
+    NEXT_ID_FIELD_NUMBER: _builtins.int
+    PREEMPTIONS_FIELD_NUMBER: _builtins.int
+    instance: _builtins.str
+    """Names this life of the core."""
+    lowest_id: _builtins.int
+    """The oldest decision kept."""
+    next_id: _builtins.int
+    """Where to go on."""
+    @_builtins.property
+    def preemptions(self) -> _containers.RepeatedCompositeFieldContainer[Global___PreemptionDecision]:
+        """Those of the partition. Their numbers have gaps where other decisions were made."""
+
+    def __init__(
+        self,
+        *,
+        instance: _builtins.str = ...,
+        lowest_id: _builtins.int = ...,
+        next_id: _builtins.int = ...,
+        preemptions: _abc.Iterable[Global___PreemptionDecision] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["instance", b"instance", "lowest_id", b"lowest_id", "next_id", b"next_id", "preemptions", b"preemptions"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListDecisionsResponse: _TypeAlias = ListDecisionsResponse  # noqa: Y015
+
+@_typing.final
+class PreemptionDecision(_message.Message):
+    """An attempt to preempt. The periodic policy serves no single ask."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ID_FIELD_NUMBER: _builtins.int
+    NEXT_EVENT_ID_FIELD_NUMBER: _builtins.int
+    AT_NS_FIELD_NUMBER: _builtins.int
+    KIND_FIELD_NUMBER: _builtins.int
+    OUTCOME_FIELD_NUMBER: _builtins.int
+    LAW_FIELD_NUMBER: _builtins.int
+    KEY_FIELD_NUMBER: _builtins.int
+    APPLICATION_ID_FIELD_NUMBER: _builtins.int
+    QUEUE_FIELD_NUMBER: _builtins.int
+    NODE_ID_FIELD_NUMBER: _builtins.int
+    DETAIL_FIELD_NUMBER: _builtins.int
+    GANG_PLAN_FIELD_NUMBER: _builtins.int
+    VICTIMS_FIELD_NUMBER: _builtins.int
+    id: _builtins.int
+    """Its number among all decisions, from 0."""
+    next_event_id: _builtins.int
+    """Number of the event that came next."""
+    at_ns: _builtins.int
+    """When, Unix nanoseconds."""
+    kind: _builtins.str
+    """Kind of preemption, or "governor"."""
+    outcome: _builtins.str
+    """For instance "TRIGGERED"; docs/reasons.md lists them."""
+    law: _builtins.str
+    """What allowed it. Absent: nobody had to leave."""
+    key: _builtins.str
+    """Key of the ask that was served. Empty: none."""
+    application_id: _builtins.str
+    """Application of that ask. Empty: none."""
+    queue: _builtins.str
+    """Queue of that ask, or the one that gives up something."""
+    node_id: _builtins.str
+    """Node on which room is made. Empty: none."""
+    detail: _builtins.str
+    """In words."""
+    gang_plan: _builtins.int
+    """Number of the plan for a gang that it belongs to. Absent: none."""
+    @_builtins.property
+    def victims(self) -> _containers.RepeatedCompositeFieldContainer[Global___DecisionVictim]:
+        """Who has to leave, or is concerned."""
+
+    def __init__(
+        self,
+        *,
+        id: _builtins.int = ...,
+        next_event_id: _builtins.int = ...,
+        at_ns: _builtins.int = ...,
+        kind: _builtins.str = ...,
+        outcome: _builtins.str = ...,
+        law: _builtins.str | None = ...,
+        key: _builtins.str = ...,
+        application_id: _builtins.str = ...,
+        queue: _builtins.str = ...,
+        node_id: _builtins.str = ...,
+        detail: _builtins.str = ...,
+        gang_plan: _builtins.int | None = ...,
+        victims: _abc.Iterable[Global___DecisionVictim] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_gang_plan", b"_gang_plan", "_law", b"_law", "gang_plan", b"gang_plan", "law", b"law"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_gang_plan", b"_gang_plan", "_law", b"_law", "application_id", b"application_id", "at_ns", b"at_ns", "detail", b"detail", "gang_plan", b"gang_plan", "id", b"id", "key", b"key", "kind", b"kind", "law", b"law", "next_event_id", b"next_event_id", "node_id", b"node_id", "outcome", b"outcome", "queue", b"queue", "victims", b"victims"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__gang_plan: _TypeAlias = _typing.Literal["gang_plan"]  # noqa: Y015
+    _WhichOneofArgType__gang_plan: _TypeAlias = _typing.Literal["_gang_plan", b"_gang_plan"]  # noqa: Y015
+    _WhichOneofReturnType__law: _TypeAlias = _typing.Literal["law"]  # noqa: Y015
+    _WhichOneofArgType__law: _TypeAlias = _typing.Literal["_law", b"_law"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__gang_plan) -> _WhichOneofReturnType__gang_plan | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__law) -> _WhichOneofReturnType__law | None: ...
+
+Global___PreemptionDecision: _TypeAlias = PreemptionDecision  # noqa: Y015
+
+@_typing.final
+class DecisionVictim(_message.Message):
+    """An allocation that a decision is about."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    @_typing.final
+    class ResourcesEntry(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: _builtins.int
+        VALUE_FIELD_NUMBER: _builtins.int
+        key: _builtins.str
+        value: _builtins.int
+        def __init__(
+            self,
+            *,
+            key: _builtins.str = ...,
+            value: _builtins.int = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+    KEY_FIELD_NUMBER: _builtins.int
+    APPLICATION_ID_FIELD_NUMBER: _builtins.int
+    QUEUE_FIELD_NUMBER: _builtins.int
+    NODE_ID_FIELD_NUMBER: _builtins.int
+    PRIORITY_FIELD_NUMBER: _builtins.int
+    RESOURCES_FIELD_NUMBER: _builtins.int
+    key: _builtins.str
+    """Its key."""
+    application_id: _builtins.str
+    """Its application."""
+    queue: _builtins.str
+    """Full path of its queue."""
+    node_id: _builtins.str
+    """Node it runs on."""
+    priority: _builtins.int
+    """Its priority as the asking queue sees it."""
+    @_builtins.property
+    def resources(self) -> _containers.ScalarMap[_builtins.str, _builtins.int]:
+        """What it holds."""
+
+    def __init__(
+        self,
+        *,
+        key: _builtins.str = ...,
+        application_id: _builtins.str = ...,
+        queue: _builtins.str = ...,
+        node_id: _builtins.str = ...,
+        priority: _builtins.int = ...,
+        resources: _abc.Mapping[_builtins.str, _builtins.int] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["application_id", b"application_id", "key", b"key", "node_id", b"node_id", "priority", b"priority", "queue", b"queue", "resources", b"resources"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DecisionVictim: _TypeAlias = DecisionVictim  # noqa: Y015

@@ -40,6 +40,11 @@ class EventServiceStub:
                 request_serializer=kornel_dot_v1_dot_events__pb2.WatchEventsRequest.SerializeToString,
                 response_deserializer=kornel_dot_v1_dot_events__pb2.WatchEventsResponse.FromString,
                 _registered_method=True)
+        self.ListDecisions = channel.unary_unary(
+                '/kornel.v1.EventService/ListDecisions',
+                request_serializer=kornel_dot_v1_dot_events__pb2.ListDecisionsRequest.SerializeToString,
+                response_deserializer=kornel_dot_v1_dot_events__pb2.ListDecisionsResponse.FromString,
+                _registered_method=True)
 
 
 class EventServiceServicer:
@@ -59,6 +64,14 @@ class EventServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ListDecisions(self, request, context):
+        """Decisions to preempt that the core keeps, the oldest first: attempts that had a result. NOT_FOUND for an unknown
+        partition.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_EventServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -66,6 +79,11 @@ def add_EventServiceServicer_to_server(servicer, server):
                     servicer.WatchEvents,
                     request_deserializer=kornel_dot_v1_dot_events__pb2.WatchEventsRequest.FromString,
                     response_serializer=kornel_dot_v1_dot_events__pb2.WatchEventsResponse.SerializeToString,
+            ),
+            'ListDecisions': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListDecisions,
+                    request_deserializer=kornel_dot_v1_dot_events__pb2.ListDecisionsRequest.FromString,
+                    response_serializer=kornel_dot_v1_dot_events__pb2.ListDecisionsResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -96,6 +114,33 @@ class EventService:
             '/kornel.v1.EventService/WatchEvents',
             kornel_dot_v1_dot_events__pb2.WatchEventsRequest.SerializeToString,
             kornel_dot_v1_dot_events__pb2.WatchEventsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListDecisions(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/kornel.v1.EventService/ListDecisions',
+            kornel_dot_v1_dot_events__pb2.ListDecisionsRequest.SerializeToString,
+            kornel_dot_v1_dot_events__pb2.ListDecisionsResponse.FromString,
             options,
             channel_credentials,
             insecure,

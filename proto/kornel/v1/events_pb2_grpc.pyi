@@ -42,6 +42,10 @@ class EventServiceStub:
     allow, and for a client that reads too slowly; the text tells which. OUT_OF_RANGE for a "resume" in the future.
     UNAVAILABLE when the core goes down.
     """
+    ListDecisions: _grpc.UnaryUnaryMultiCallable[_events_pb2.ListDecisionsRequest, _events_pb2.ListDecisionsResponse]
+    """Decisions to preempt that the core keeps, the oldest first: attempts that had a result. NOT_FOUND for an unknown
+    partition.
+    """
 
 @_typing.type_check_only
 class EventServiceAsyncStub(EventServiceStub):
@@ -56,6 +60,10 @@ class EventServiceAsyncStub(EventServiceStub):
     FAILED_PRECONDITION while event tracking is disabled. RESOURCE_EXHAUSTED when more streams are open than the settings
     allow, and for a client that reads too slowly; the text tells which. OUT_OF_RANGE for a "resume" in the future.
     UNAVAILABLE when the core goes down.
+    """
+    ListDecisions: _aio.UnaryUnaryMultiCallable[_events_pb2.ListDecisionsRequest, _events_pb2.ListDecisionsResponse]  # type: ignore[assignment]
+    """Decisions to preempt that the core keeps, the oldest first: attempts that had a result. NOT_FOUND for an unknown
+    partition.
     """
 
 class EventServiceServicer(metaclass=_abc_1.ABCMeta):
@@ -74,6 +82,16 @@ class EventServiceServicer(metaclass=_abc_1.ABCMeta):
         FAILED_PRECONDITION while event tracking is disabled. RESOURCE_EXHAUSTED when more streams are open than the settings
         allow, and for a client that reads too slowly; the text tells which. OUT_OF_RANGE for a "resume" in the future.
         UNAVAILABLE when the core goes down.
+        """
+
+    @_abc_1.abstractmethod
+    def ListDecisions(
+        self,
+        request: _events_pb2.ListDecisionsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_events_pb2.ListDecisionsResponse, _abc.Awaitable[_events_pb2.ListDecisionsResponse]]:
+        """Decisions to preempt that the core keeps, the oldest first: attempts that had a result. NOT_FOUND for an unknown
+        partition.
         """
 
 def add_EventServiceServicer_to_server(servicer: EventServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

@@ -7,6 +7,7 @@ from collections import abc as _abc
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
 from google.protobuf.internal import containers as _containers
+from kornel.v1 import events_pb2 as _events_pb2
 import builtins as _builtins
 import sys
 import typing as _typing
@@ -611,7 +612,7 @@ class PreemptionOutlook(_message.Message):
     node_id: _builtins.str
     """Node on which room would be made."""
     @_builtins.property
-    def victims(self) -> _containers.RepeatedCompositeFieldContainer[Global___ForecastVictim]:
+    def victims(self) -> _containers.RepeatedCompositeFieldContainer[_events_pb2.DecisionVictim]:
         """Who would have to leave, or, under way, who has still to."""
 
     @_builtins.property
@@ -627,7 +628,7 @@ class PreemptionOutlook(_message.Message):
         detail: _builtins.str = ...,
         not_before_ns: _builtins.int | None = ...,
         node_id: _builtins.str = ...,
-        victims: _abc.Iterable[Global___ForecastVictim] | None = ...,
+        victims: _abc.Iterable[_events_pb2.DecisionVictim] | None = ...,
         protections: _abc.Iterable[Global___Protection] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_not_before_ns", b"_not_before_ns", "not_before_ns", b"not_before_ns"]  # noqa: Y015
@@ -782,13 +783,13 @@ class PreemptedWork(_message.Message):
     alternatives: _builtins.str
     """Which other nodes came into question. Empty: none were looked for."""
     @_builtins.property
-    def victim(self) -> Global___ForecastVictim:
+    def victim(self) -> _events_pb2.DecisionVictim:
         """Who."""
 
     def __init__(
         self,
         *,
-        victim: Global___ForecastVictim | None = ...,
+        victim: _events_pb2.DecisionVictim | None = ...,
         at_ns: _builtins.int = ...,
         kind: _builtins.str = ...,
         taken_by: _builtins.str = ...,
@@ -872,6 +873,7 @@ class ApplicationReport(_message.Message):
     GROUP_COUNT_FIELD_NUMBER: _builtins.int
     GROUPS_FIELD_NUMBER: _builtins.int
     PREEMPTED_FIELD_NUMBER: _builtins.int
+    REMARKS_FIELD_NUMBER: _builtins.int
     application_id: _builtins.str
     """Its ID."""
     queue: _builtins.str
@@ -898,6 +900,10 @@ class ApplicationReport(_message.Message):
     def preempted(self) -> _containers.RepeatedCompositeFieldContainer[Global___PreemptedWork]:
         """What it lost lately, latest first."""
 
+    @_builtins.property
+    def remarks(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Sentences about the application as a whole: placeholders that timed out, or since when it has asked for nothing."""
+
     def __init__(
         self,
         *,
@@ -911,10 +917,11 @@ class ApplicationReport(_message.Message):
         group_count: _builtins.int = ...,
         groups: _abc.Iterable[Global___EqualAsks] | None = ...,
         preempted: _abc.Iterable[Global___PreemptedWork] | None = ...,
+        remarks: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["allocation_count", b"allocation_count", "application_id", b"application_id", "group_count", b"group_count", "groups", b"groups", "pending_ask_count", b"pending_ask_count", "preempted", b"preempted", "queue", b"queue", "state", b"state", "used", b"used", "user", b"user"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["allocation_count", b"allocation_count", "application_id", b"application_id", "group_count", b"group_count", "groups", b"groups", "pending_ask_count", b"pending_ask_count", "preempted", b"preempted", "queue", b"queue", "remarks", b"remarks", "state", b"state", "used", b"used", "user", b"user"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -54,7 +54,8 @@ class ExplainServiceServicer:
     def Explain(self, request, context):
         """Everything that keeps an ask from being placed, with numbers, or who an allocation had to leave for; with a node, why
         the ask is not there, or why the node is used as it is. NOT_FOUND for a name that is neither a key nor an
-        application, nor that of a recent victim, and for a node that is not registered.
+        application, nor that of a recent victim, and for a node that is not registered; INVALID_ARGUMENT
+        without either.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

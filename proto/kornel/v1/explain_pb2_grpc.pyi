@@ -36,7 +36,8 @@ class ExplainServiceStub:
     Explain: _grpc.UnaryUnaryMultiCallable[_explain_pb2.ExplainRequest, _explain_pb2.ExplainResponse]
     """Everything that keeps an ask from being placed, with numbers, or who an allocation had to leave for; with a node, why
     the ask is not there, or why the node is used as it is. NOT_FOUND for a name that is neither a key nor an
-    application, nor that of a recent victim, and for a node that is not registered.
+    application, nor that of a recent victim, and for a node that is not registered; INVALID_ARGUMENT
+    without either.
     """
     WhatIf: _grpc.UnaryUnaryMultiCallable[_explain_pb2.WhatIfRequest, _explain_pb2.WhatIfResponse]
     """What would be placed where, and who would have to leave, if. INVALID_ARGUMENT for a question that makes no sense
@@ -51,7 +52,8 @@ class ExplainServiceAsyncStub(ExplainServiceStub):
     Explain: _aio.UnaryUnaryMultiCallable[_explain_pb2.ExplainRequest, _explain_pb2.ExplainResponse]  # type: ignore[assignment]
     """Everything that keeps an ask from being placed, with numbers, or who an allocation had to leave for; with a node, why
     the ask is not there, or why the node is used as it is. NOT_FOUND for a name that is neither a key nor an
-    application, nor that of a recent victim, and for a node that is not registered.
+    application, nor that of a recent victim, and for a node that is not registered; INVALID_ARGUMENT
+    without either.
     """
     WhatIf: _aio.UnaryUnaryMultiCallable[_explain_pb2.WhatIfRequest, _explain_pb2.WhatIfResponse]  # type: ignore[assignment]
     """What would be placed where, and who would have to leave, if. INVALID_ARGUMENT for a question that makes no sense
@@ -69,7 +71,8 @@ class ExplainServiceServicer(metaclass=_abc_1.ABCMeta):
     ) -> _typing.Union[_explain_pb2.ExplainResponse, _abc.Awaitable[_explain_pb2.ExplainResponse]]:
         """Everything that keeps an ask from being placed, with numbers, or who an allocation had to leave for; with a node, why
         the ask is not there, or why the node is used as it is. NOT_FOUND for a name that is neither a key nor an
-        application, nor that of a recent victim, and for a node that is not registered.
+        application, nor that of a recent victim, and for a node that is not registered; INVALID_ARGUMENT
+        without either.
         """
 
     @_abc_1.abstractmethod

@@ -564,6 +564,7 @@ class JournalBeginning(_message.Message):
     AFRESH_FIELD_NUMBER: _builtins.int
     RESERVATION_DELAY_NS_FIELD_NUMBER: _builtins.int
     RESERVATION_PERCENT_FIELD_NUMBER: _builtins.int
+    ENDED_FIELD_NUMBER: _builtins.int
     version: _builtins.str
     """The version of the core."""
     afresh: _builtins.bool
@@ -572,6 +573,8 @@ class JournalBeginning(_message.Message):
     """Age in nanoseconds from which an ask may have a node kept free. Absent: never."""
     reservation_percent: _builtins.int
     """How many of a hundred nodes may be kept free so."""
+    ended: _builtins.int
+    """How many ended applications each partition remembers. Absent: the default."""
     def __init__(
         self,
         *,
@@ -579,13 +582,19 @@ class JournalBeginning(_message.Message):
         afresh: _builtins.bool = ...,
         reservation_delay_ns: _builtins.int | None = ...,
         reservation_percent: _builtins.int = ...,
+        ended: _builtins.int | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_reservation_delay_ns", b"_reservation_delay_ns", "reservation_delay_ns", b"reservation_delay_ns"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_ended", b"_ended", "_reservation_delay_ns", b"_reservation_delay_ns", "ended", b"ended", "reservation_delay_ns", b"reservation_delay_ns"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_reservation_delay_ns", b"_reservation_delay_ns", "afresh", b"afresh", "reservation_delay_ns", b"reservation_delay_ns", "reservation_percent", b"reservation_percent", "version", b"version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_ended", b"_ended", "_reservation_delay_ns", b"_reservation_delay_ns", "afresh", b"afresh", "ended", b"ended", "reservation_delay_ns", b"reservation_delay_ns", "reservation_percent", b"reservation_percent", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__ended: _TypeAlias = _typing.Literal["ended"]  # noqa: Y015
+    _WhichOneofArgType__ended: _TypeAlias = _typing.Literal["_ended", b"_ended"]  # noqa: Y015
     _WhichOneofReturnType__reservation_delay_ns: _TypeAlias = _typing.Literal["reservation_delay_ns"]  # noqa: Y015
     _WhichOneofArgType__reservation_delay_ns: _TypeAlias = _typing.Literal["_reservation_delay_ns", b"_reservation_delay_ns"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__ended) -> _WhichOneofReturnType__ended | None: ...
+    @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__reservation_delay_ns) -> _WhichOneofReturnType__reservation_delay_ns | None: ...
 
 Global___JournalBeginning: _TypeAlias = JournalBeginning  # noqa: Y015

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from google.protobuf import descriptor_pool
 
-from kornel.core.telling.encoding.documents import DOCUMENTS
+from kornel.core.rest.message_documents import message_schema
 from kornel.si.v1 import si_pb2 as si
 from tests.e2e.rest.shim import Cluster, P
 from tests.e2e.rest.test_openapi import closed
@@ -30,9 +31,8 @@ def check(name: str, document: Any) -> None:
     """*document* is as the OpenAPI document says, and says nothing that is not described."""
     import jsonschema_rs  # noqa: PLC0415
 
-    schemas = {known: closed(document.schema) for known, document in DOCUMENTS.items()}
-    schema = {"$ref": f"#/components/schemas/{name}", "components": {"schemas": schemas}}
-    jsonschema_rs.validator_for(schema).validate(document)
+    described = descriptor_pool.Default().FindMessageTypeByName(f"kornel.v1.{name}")
+    jsonschema_rs.validator_for(closed(message_schema(described))).validate(document)
 
 
 async def crowded(cluster: Cluster) -> None:
@@ -49,7 +49,7 @@ async def crowded(cluster: Cluster) -> None:
 async def test_a_pending_ask_is_explained(fresh: Cluster) -> None:
     await crowded(fresh)
     found = await fresh.get(f"{EXPLAIN}web")
-    check("Explanation", found)
+    check("ExplainResponse", found)
     ask = found["ask"]
     assert (ask["state"], ask["queueName"], ask["resource"]) == ("Pending", "root.prod", {"vcore": 4})
     full = next(blocker for blocker in ask["blockers"] if blocker["kind"] == "node-full")
@@ -62,7 +62,7 @@ async def test_a_pending_ask_is_explained(fresh: Cluster) -> None:
 async def test_an_application_is_explained_by_its_kinds_of_asks(fresh: Cluster) -> None:
     await crowded(fresh)
     found = await fresh.get(f"{EXPLAIN}shop")
-    check("Explanation", found)
+    check("ExplainResponse", found)
     assert found["application"]["pendingAsks"] == 1
     assert [(group["size"], group["first"]["allocationKey"]) for group in found["application"]["groups"]] == [
         (1, "web")
@@ -74,18 +74,18 @@ async def test_a_preemption_is_told_with_its_law_and_to_its_victims(fresh: Clust
     assert (await fresh.get(PREEMPTIONS))["preemptions"] == []
     await fresh.wait(10)
     batch = await fresh.get(PREEMPTIONS)
-    check("PreemptionBatch", batch)
+    check("ListDecisionsResponse", batch)
     (decided,) = [one for one in batch["preemptions"] if one["outcome"] == "TRIGGERED"]
     assert (decided["kind"], decided["allocationKey"], decided["applicationID"]) == ("guarantee", "web", "shop")
     assert decided["law"].startswith("law 4")
     assert len(decided["victims"]) == 2
     victim = decided["victims"][0]["allocationKey"]
     found = await fresh.get(EXPLAIN + victim)
-    check("Explanation", found)
+    check("ExplainResponse", found)
     assert found["ask"]["preempted"]["takenBy"] == "web"
     await fresh.release(victim, "etl")
     found = await fresh.get(EXPLAIN + victim)
-    check("Explanation", found)
+    check("ExplainResponse", found)
     assert found["lost"]["takenByQueue"] == "root.prod"
 
 

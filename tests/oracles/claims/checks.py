@@ -184,7 +184,8 @@ def find_not_inherited(scene: Scene, placed: Waiter, places: Mapping[str, str]) 
     """A firm claim passes, inside a leaf, to an ask that comes before the holder (rule 4, placements).
 
     The ask needs no further victim on that node, and laws 1 to 7 would have let every victim go that still leaves. A
-    place of a unit and a claim of an ask that must run there pass to nobody. Judged for asks no larger than the holder.
+    place of a unit and a claim of an ask that must run there pass to nobody, and to one that must run there nothing
+    does. Judged for asks no larger than the holder.
     """
     task = placed.tasks[0]
     unit = scene.applications[task.application].minimums.get(task.group, 0) > 1
@@ -194,7 +195,8 @@ def find_not_inherited(scene: Scene, placed: Waiter, places: Mapping[str, str]) 
     leaves_for = [scene.running[key][0].application for key, ask in scene.leaving.items() if ask == task.key]
     for waiter in _others(scene, placed):
         first = waiter.tasks[0]
-        if len(waiter.tasks) > 1 or scene.leaf(first.application) != scene.leaf(task.application) or first.group:
+        same = scene.leaf(first.application) == scene.leaf(task.application)
+        if len(waiter.tasks) > 1 or not same or first.group or waiter.required:
             continue
         fits = all(amount <= task.amounts.get(t, 0) for t, amount in first.amounts.items())
         if not fits or not first.may_preempt or first.application in leaves_for:

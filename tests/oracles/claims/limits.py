@@ -124,7 +124,7 @@ def applications_refused(scene: Scene, waiter: Waiter, *, doubt: bool) -> list[s
 
     An application counts that runs, or that holds something, or for which something is firmly claimed (rule 1): its
     slot is its own, as is that of an application with a claim of an ask that must run there. With *doubt*, one that
-    holds saved room counts too, and any other new one holds up a `stateaware` leaf.
+    holds saved room counts too, and any other new one holds up a `stateaware` leaf, or one whose originator runs alone.
     """
     name = waiter.application
     holding = {task.application for task, _ in scene.running.values()}
@@ -144,10 +144,15 @@ def applications_refused(scene: Scene, waiter: Waiter, *, doubt: bool) -> list[s
     leaf = scene.leaf(name)
     if scene.queues[leaf].stateaware:
         asking = {task.application for task in scene.waiting.values()} if doubt else set()
-        others = (holding | firm | asking) - {name}
-        if any(scene.leaf(other) == leaf and scene.is_new(other) for other in others):
+        others = {other for other in (holding | firm | asking) - {name} if scene.leaf(other) == leaf}
+        if any(scene.is_new(other) or (doubt and _may_be_starting(scene, other)) for other in others):
             found.append(f"stateaware {leaf}")
     return found
+
+
+def _may_be_starting(scene: Scene, name: str) -> bool:
+    """Tells whether nothing but its originator runs of the application *name*."""
+    return all(task.originator for task, _ in scene.running.values() if task.application == name)
 
 
 def may_be_refused(scene: Scene, waiter: Waiter) -> bool:

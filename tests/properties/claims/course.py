@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
+from math import inf
 from typing import Final
 
 from kornel.core.domain import commands, effects
@@ -12,6 +13,7 @@ from kornel.core.domain.commands import AllocationSpec, NodeAction, NodeSpec, Te
 from kornel.core.domain.effects import PredicatesAsked, PreemptionDecided, PreemptionPredicatesAsked, Released
 from kornel.core.domain.resources import Resources
 from kornel.core.engine.engine import Engine
+from kornel.core.state.options import EngineOptions
 from tests.oracles.claims import checks
 from tests.oracles.claims.checks import Finding
 from tests.oracles.claims.limits import amounts_refused, applications_refused
@@ -47,7 +49,7 @@ class Course:
 
     def __post_init__(self) -> None:
         world = self.world
-        self.engine = Engine(reservation_percent=world.percent)
+        self.engine = Engine(EngineOptions(reservation_percent=world.percent))
         self.scene = Scene(
             {queue.path: queue for queue in world.queues},
             {application.name: application for application in world.applications},
@@ -69,8 +71,13 @@ class Course:
         self.allowed: dict[str, dict[str, int]] = {}
         """For each ask with victims, what the queues of its path used when they were told, by path and type."""
         self.questions: list[PredicatesAsked | PreemptionPredicatesAsked] = []
-        self.asked: set[str] = set()
-        """The asks of questions in this slice: they have room if the shim agrees, and nobody waits for its answer."""
+        self.effects = 0
+        """The number of effects so far."""
+        self.asked: dict[str, list[list[float]]] = {}
+        """By ask of this slice, after how many effects the shim was asked about it, and has answered. Meanwhile it has
+        room if the shim agrees, and nobody waits for the answer."""
+        self.decided: dict[str, float] = {}
+        """By application, after how many effects it was decided where the tasks placed last are to run."""
         self.born = 0
         self.last = START_S + max((event.second for event in world.events), default=0)
         self.busy = False
@@ -211,12 +218,13 @@ class Course:
     def _settle(self) -> None:
         """Lets the engine do all that it wants to do in this second, and victims leave that are due; then judges."""
         for _ in range(MOST_SLICES):
-            self.asked = {question.key for question in self.questions}
+            self.asked = {question.key: [[0, inf]] for question in self.questions}
             self._read()
             result = self.engine.cycle(self.scene.now * SECOND, 1)
             self._hear(result.effects)
             asked, self.questions = self.questions, []
             for question in asked:
+                next(iter(span for span in self.asked[question.key] if span[1] == inf), [0, 0])[1] = self.effects
                 self._apply(self._answer(question))
             due = [key for at, key in self.departures if at <= self.scene.now]
             for key in due:
@@ -287,9 +295,12 @@ class Course:
         batches: dict[str, dict[str, str]] = {}
         told: dict[str, list[PreemptionDecided]] = {}
         for effect in heard:
+            self.effects += 1
             match effect:
                 case effects.Allocated(spec, node, _) if spec.key in scene.waiting:
                     batches.setdefault(spec.application_id, {})[spec.key] = node
+                    # It has its room since the shim was asked about it.
+                    self.decided[spec.application_id] = self.asked.get(spec.key, [[self.effects]])[-1][0]
                 case PreemptionDecided() if effect.victims and effect.key:
                     told.setdefault(f"{effect.application_id} {effect.gang_plan or effect.key}", []).append(effect)
                 case Released(_, _, key, TerminationType.PREEMPTED_BY_SCHEDULER, _) if key in scene.running:
@@ -306,7 +317,7 @@ class Course:
                     scene.states[name] = "Rejected"
                 case PredicatesAsked() | PreemptionPredicatesAsked():
                     self.questions.append(effect)
-                    self.asked.add(effect.key)
+                    self.asked.setdefault(effect.key, []).append([self.effects, inf])
         for decisions in told.values():
             self._judge_victims(before, decisions)
         for places in batches.values():
@@ -351,7 +362,7 @@ class Course:
             self._find(checks.find_kept_room(replace(before, claims=kept), placed, theirs, moved))
             self._find(checks.find_split_gang(before, placed))
             passed = [finding for check in PASSED_OVER for finding in check(before, placed, theirs)]
-            self.doubtful += (finding for finding in passed if finding.ask not in self.asked)
+            self.doubtful += (finding for finding in passed if not self._is_asked(finding.ask, tasks[0]))
             self.doubtful += checks.find_spent_limit(before, placed, self.quiet)
             before = before.copied()
             for task in group:
@@ -359,6 +370,11 @@ class Course:
                 self.scene.running[task.key] = (self.scene.waiting.pop(task.key, task), places[task.key])
                 self.scene.count_short(task, -1)
         return before
+
+    def _is_asked(self, key: str, placed: Task) -> bool:
+        """Tells whether the shim was being asked about *key* when it was decided where *placed* is to run."""
+        at = self.decided[placed.application]
+        return any(begin <= at <= end for begin, end in self.asked.get(key, []))
 
     def _judge_victims(self, before: Scene, decisions: list[PreemptionDecided]) -> None:
         """Judges one plan: for whom victims were told to leave."""

@@ -264,7 +264,9 @@ def _check_one_after_the_other(state: PartitionState, asks: list[Allocation], ro
 def check_held_gang(state: PartitionState, view: PartitionView, ask: Allocation, limits: Quotas) -> None:
     """Raises where room is held for a part of a gang only, or where all members could run in the room that is held."""
     name = ask.spec.application_id
-    members = [state.requests[r.name] for r in view.asks_of(name) if r.placeholder]
+    theirs = [r for r in view.asks_of(name) if r.placeholder is ask.spec.placeholder]
+    theirs = [r for r in theirs if r.placeholder or r.spec.task_group == ask.spec.task_group]
+    members = [state.requests[r.name] for r in theirs]
     without = [member.key for member in members if member.reservation is None]
     least = {m.spec.task_group: _stated_minimum(members, m.spec.task_group) for m in members}
     for group, number in least.items():
@@ -319,8 +321,7 @@ def _stated_minimum(members: list[Allocation], group: str) -> int:
     """Returns how many of a task group have to run, as far as they have been asked for: all of a hard gang, and one of
     another one, unless its first placeholder says otherwise."""
     application = members[0].application
-    task_group = application.task_groups[group]
-    number = sum(member.spec.task_group == group for member in members)
-    if task_group.stated_minimum is not None:
-        return min(number, task_group.stated_minimum)
-    return number if application.spec.gang_style == "Hard" else min(number, 1)
+    task_group, hard = application.task_groups.get(group), application.spec.gang_style == "Hard"
+    if task_group is None:
+        return 1  # What was announced, or ran at once, decides.
+    return min(sum(m.spec.task_group == group for m in members), task_group.minimum(hard=hard))

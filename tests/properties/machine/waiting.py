@@ -45,13 +45,10 @@ def check_nobody_forgotten(state: PartitionState, view: PartitionView, config: s
                 raise ContractBroken("forgotten", f"{ask} waits for others of its gang, and {running} run")
             continue
         held = state.gangs.hold_of(ask) is not None
-        if ask.spec.placeholder and (
-            held or (ask.reservation is not None and is_at_rest(view, ask.spec.application_id))
-        ):
+        at_rest = ask.spec.placeholder and is_at_rest(view, ask.spec.application_id)
+        if held or (ask.reservation is not None and at_rest):
             check_held_gang(state, view, ask, limits)
             continue
-        if held:
-            continue  # It holds its place until all others of its group can run.
         if _is_kept_back(state, ask, limits):
             continue
         usable = [node for node in _usable(state, ask) if has_room(state, node, ask) and finds_devices(node, ask)]

@@ -20,9 +20,8 @@ from kornel.core.domain.commands import (
     ReleaseSpec,
     TerminationType,
     UpdateAllocations,
-    UpdateConfiguration,
 )
-from kornel.core.domain.effects import Allocated, Effect, PreemptionDecided, Released, SchedulingFailed
+from kornel.core.domain.effects import Allocated, Effect, Released
 from kornel.core.domain.resources import Resources
 from kornel.core.state.books import audit
 from tests.driven_core import Amounts, DrivenCore
@@ -55,16 +54,10 @@ class BusyCluster(DrivenCore):
         self.specs: dict[str, AllocationSpec] = {}
         """Everything ever said, by key."""
         self.victims: list[str] = []
-        self.victims_at_s: list[float] = []
-        """When each of the victims was told to leave."""
         self.placed_s: dict[str, float] = {}
         """When an ask was placed, by key."""
-        self.decided: list[PreemptionDecided] = []
-        self.scale_up: set[str] = set()
-        """Asks for which the core wants more nodes."""
         self.engine_s = 0.0
         """Processor time that the engine used."""
-        self._queues = queues
         self._preemption = preemption
         self._leaving: list[tuple[int, int, str]] = []
         self._gone: set[str] = set()
@@ -113,11 +106,6 @@ class BusyCluster(DrivenCore):
         """A task ends by itself, or an ask is withdrawn."""
         self._gone.add(key)
         self.release(self.specs[key].application_id, key)
-
-    def configure(self, queues: Queues) -> None:
-        """Other queues, under the same settings of preemption."""
-        self._queues = queues
-        self.apply(UpdateConfiguration(RM, self._configuration(queues)))
 
     def hear_of_scaling(self) -> None:
         """Hear of the asks that more nodes would help."""
@@ -217,14 +205,9 @@ class BusyCluster(DrivenCore):
             match effect:
                 case Released(key=key, termination=TerminationType.PREEMPTED_BY_SCHEDULER):
                     self.victims.append(key)
-                    self.victims_at_s.append(self.now_s)
                     heapq.heappush(self._leaving, (self.now_ns + self.leave_ns, len(self.victims), key))
                 case Allocated(spec=spec):
                     self.placed_s.setdefault(spec.key, self.now_s)
-                case PreemptionDecided():
-                    self.decided.append(effect)
-                case SchedulingFailed(key=key):
-                    self.scale_up.add(key)
 
     def _let_leave(self) -> bool:
         """Confirm the victims whose time is over, and ask for them again where a controller would."""

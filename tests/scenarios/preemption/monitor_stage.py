@@ -28,6 +28,7 @@ from kornel.core.domain.reasons import Outcome
 from kornel.core.domain.resources import Resources
 from kornel.core.engine.engine import Engine
 from kornel.core.state.books import audit
+from kornel.core.state.options import EngineOptions
 from tests.driven_core import Amounts, DrivenCore
 
 PARTITION: Final = "[rm]default"
@@ -54,7 +55,7 @@ class Stage(DrivenCore):
         self.effects: list[Effect] = []
         self._tick = 0
         self._queues = queues
-        engine = Engine(reservation_delay_ns=settings.pop("reservation_delay_ns", None))
+        engine = Engine(EngineOptions(reservation_delay_ns=settings.pop("reservation_delay_ns", None)))
         super().__init__(self.configuration(**settings), now_ns=START_NS, engine=engine)
 
     def configuration(self, **settings: Any) -> str:

@@ -32,14 +32,6 @@ def overused(**settings: Any) -> BusyCluster:
     return cluster
 
 
-def test_one_small_ask_does_not_kill_hundreds() -> None:
-    """c is not entitled by what t holds too much."""
-    cluster = overused()
-    cluster.ask("t.c", ["k"], ONE)
-    cluster.pass_s(120)
-    assert len(cluster.victims) == 0
-
-
 def test_a_guarantee_is_reached_and_nobody_goes_for_more() -> None:
     """The first example of docs/preemption.md: 70 asks of a queue that is guaranteed 60 in a full cluster of 100."""
     cluster = BusyCluster({"batch": {}, "prod": resources(guaranteed=60)}, leave_s=3.0)
@@ -53,7 +45,7 @@ def test_a_guarantee_is_reached_and_nobody_goes_for_more() -> None:
 
 
 def test_eight_small_asks_do_not_kill_thousands() -> None:
-    """The same with ReplicaSets that send again what they lost."""
+    """c is not entitled by what t holds too much. ReplicaSets send again what they lost."""
     cluster = overused(recreates=True)
     for at in range(8):
         cluster.ask("t.c", [f"k{at}"], ONE)
@@ -76,38 +68,6 @@ def test_eight_small_asks_under_a_guarantee_of_their_own_kill_eight() -> None:
     assert cluster.run_until_placed(asks, 60) is not None
     cluster.pass_s(300)
     assert (len(cluster.victims), cluster.freed("f"), cluster.freed("g")) == (8, 8, 8)
-
-
-@pytest.mark.parametrize("roomy", [False, True])
-def test_a_lowered_max_is_not_enforced_by_an_ask(roomy: bool) -> None:
-    """p uses 1,000 when its max becomes 500: an ask of 1 below it takes 1, and is placed above the max."""
-    queues = {"p": resources(max=1000), "p.b": {}, "p.c": resources(guaranteed=10)}
-    cluster = BusyCluster(queues)
-    for at in range(10):
-        cluster.node(f"n{at}", {"f": 200 if roomy else 100})
-        cluster.run("p.b", keys(f"b{at}-", 100), ONE, f"n{at}")
-    cluster.configure({**queues, "p": resources(max=500)})
-    for at in range(3):
-        cluster.ask("p.c", [f"k{at}"], ONE)
-        assert cluster.run_until_placed([f"k{at}"], 60) is not None
-        assert cluster.used("p") <= 1000
-        assert len(cluster.victims) == at + 1
-    cluster.pass_s(120)
-    assert len(cluster.victims) == 3
-
-
-def test_a_lowered_max_is_not_enforced_by_an_ask_elsewhere() -> None:
-    """The same for an ask of a queue beside the one whose max fell."""
-    queues = {"p": resources(max=1000), "p.b": {}, "o": resources(guaranteed=10)}
-    cluster = BusyCluster(queues)
-    for at in range(10):
-        cluster.node(f"n{at}", {"f": 100})
-        cluster.run("p.b", keys(f"b{at}-", 100), ONE, f"n{at}")
-    cluster.configure({**queues, "p": resources(max=500)})
-    asks = cluster.ask("o", ["k"], ONE)
-    assert cluster.run_until_placed(asks, 60) is not None
-    cluster.pass_s(60)
-    assert len(cluster.victims) == 1
 
 
 SHAPES: Final = [

@@ -57,9 +57,14 @@ def quick(name: str) -> dict[str, str]:
     return {f'{name}_bucket{{le="{le}"}}': "0+10x60" for le in ("0.01", "1", "5", "+Inf")}
 
 
-def once(series: str) -> Case:
+def alone(alert: str, series: str, fires: str, quiet: str) -> Case:
+    """Alert on the values of one series."""
+    return Case(alert, {series: fires}, {series: quiet})
+
+
+def once(alert: str, series: str) -> Case:
     """Alert on a counter: it grew within the last minutes; it grew long ago."""
-    return Case("", {series: "0x57 1x3"}, {series: "0 1x60"})
+    return alone(alert, series, "0x57 1x3", "0 1x60")
 
 
 CASES = (
@@ -69,18 +74,14 @@ CASES = (
         {"kornel_manager_registered": "1x60", "kornel_streams_open": "3x60", "kornel_manager_gone": "0x50 1x10"},
         {"kornel_manager_registered": "1x57 0x3", "kornel_manager_gone": "0x60"},
     ),
-    Case("KornelNoShim", {"kornel_manager_registered": "0x60"}, {"kornel_manager_registered": "1x60"}),
+    alone("KornelNoShim", "kornel_manager_registered", "0x60", "1x60"),
     Case(
         "KornelNoShim",
         {"kornel_manager_registered": "0x60", "kornel_leader": "1x60"},
         {"kornel_manager_registered": "0x60", "kornel_leader": "0x60"},
     ),
-    once("kornel_engine_faults_total")._replace(alert="KornelEngineFault"),
-    Case(
-        "KornelEngineFault",
-        {"kornel_metrics_partitions_unreadable": "0x58 1x2"},
-        {"kornel_metrics_partitions_unreadable": "0x60"},
-    ),
+    once("KornelEngineFault", "kornel_engine_faults_total"),
+    alone("KornelEngineFault", "kornel_metrics_partitions_unreadable", "0x58 1x2", "0x60"),
     Case("KornelUnhealthy", {CONSISTENCY: "1x55 0x5", SHIM_CHECK: "1x60"}, {CONSISTENCY: "0x58 1x2"}),
     Case("KornelUnhealthy", {CONSISTENCY: "0x60", CLAIM_SERIES: "1x60"}, {CONSISTENCY: "1x60", CLAIM_SERIES: "0x60"}),
     Case(
@@ -88,17 +89,9 @@ CASES = (
         {"kornel_healthy": "0x60", ERRORS: "0x60", CONSISTENCY: "0x60", SHIM_CHECK: "0x60"},
         {"kornel_healthy": "0x60", ERRORS: "1x60", CONSISTENCY: "1x60", SHIM_CHECK: "0x60"},
     ),
-    Case(
-        "KornelHealthStale",
-        {"kornel_health_checked_timestamp_seconds": "60x60"},
-        {"kornel_health_checked_timestamp_seconds": "0+60x60"},
-    ),
-    Case(
-        "KornelCallsRefused",
-        {'kornel_calls_refused_total{reason="unauthenticated"}': "0+120x60"},
-        {'kornel_calls_refused_total{reason="unauthenticated"}': "0+30x60"},
-    ),
-    Case("KornelClockSet", {"kornel_clock_ahead_seconds": "0x50 -3600x10"}, {"kornel_clock_ahead_seconds": "2x60"}),
+    alone("KornelHealthStale", "kornel_health_checked_timestamp_seconds", "60x60", "0+60x60"),
+    alone("KornelCallsRefused", 'kornel_calls_refused_total{reason="unauthenticated"}', "0+120x60", "0+30x60"),
+    alone("KornelClockSet", "kornel_clock_ahead_seconds", "0x50 -3600x10", "2x60"),
     Case(
         "KornelSchedulingSlow",
         slow("kornel_scheduling_slice_seconds"),
@@ -123,36 +116,20 @@ CASES = (
         {'yunikorn_scheduler_container_allocation_attempt_total{state="error"}': "0x55 1x5"},
         {'yunikorn_scheduler_container_allocation_attempt_total{state="rejected"}': "0x55 1x5"},
     ),
-    Case(
-        "KornelQueueAboveMax",
-        {'kornel_queue_above_max{queue="root.a",resource="vcore"}': "30x60"},
-        {'kornel_queue_above_max{queue="root.a",resource="vcore"}': "_x40 30x20"},
-    ),
+    alone("KornelQueueAboveMax", 'kornel_queue_above_max{queue="root.a",resource="vcore"}', "30x60", "_x40 30x20"),
     Case(
         "KornelMaxNotEnforced",
         {f'{ATTEMPTS}{{kind="quota",outcome="NONE"}}': "0x57 1x3", "kornel_queues_above_max": "1x60"},
         {f'{ATTEMPTS}{{kind="quota",outcome="NONE"}}': "0x57 1x3", "kornel_queues_above_max": "0x60"},
     ),
-    Case(
-        "KornelPreemptedForNothing",
-        {"kornel_preemption_triggered_oldest_seconds": "0x50 0+60x10"},
-        {"kornel_preemption_triggered_oldest_seconds": "0x55 0+60x5"},
-    ),
+    alone("KornelPreemptedForNothing", "kornel_preemption_triggered_oldest_seconds", "0x50 0+60x10", "0x55 0+60x5"),
     Case(
         "KornelPreemptorsGone",
         {'kornel_preemption_triggered_asks_total{result="gone"}': "0x30 1x30"},
         {'kornel_preemption_triggered_asks_total{result="placed"}': "0x30 1x30"},
     ),
-    Case(
-        "KornelVictimsStuck",
-        {"kornel_preemption_stuck_victims": "0x45 1x15"},
-        {"kornel_preemption_stuck_victims": "0x55 1x5"},
-    ),
-    Case(
-        "KornelClaimStalled",
-        {"kornel_claims_longest_stalled_seconds": "0x40 0+60x20"},
-        {"kornel_claims_longest_stalled_seconds": "0x48 0+60x12"},
-    ),
+    alone("KornelVictimsStuck", "kornel_preemption_stuck_victims", "0x45 1x15", "0x55 1x5"),
+    alone("KornelClaimStalled", "kornel_claims_longest_stalled_seconds", "0x40 0+60x20", "0x48 0+60x12"),
     Case(
         "KornelPreemptionBudgetSpent",
         {'kornel_governor_budget_used_ratio{scope="cluster",resource="victims"}': "0x55 1x5"},
@@ -161,68 +138,40 @@ CASES = (
             'kornel_governor_budget_used_ratio{scope="queue",resource="victims"}': "1x60",
         },
     ),
-    once(f'{ATTEMPTS}{{kind="governor",outcome="LOOP"}}')._replace(alert="KornelPreemptionLoop"),
-    once("kornel_law_violations_total")._replace(alert="KornelLawBroken"),
-    Case(
-        "KornelCallbackSilent",
-        {"kornel_callback_silence_seconds": "0x50 0+60x10"},
-        {"kornel_callback_silence_seconds": "9x60"},
-    ),
+    once("KornelPreemptionLoop", f'{ATTEMPTS}{{kind="governor",outcome="LOOP"}}'),
+    once("KornelLawBroken", "kornel_law_violations_total"),
+    alone("KornelCallbackSilent", "kornel_callback_silence_seconds", "0x50 0+60x10", "9x60"),
     Case("KornelCallbackSlow", slow("kornel_callback_seconds"), quick("kornel_callback_seconds")),
     Case(
         "KornelResponsesPileUp",
         {"kornel_response_queue_entries": "51x60", "kornel_response_queue_limit": "100x60"},
         {"kornel_response_queue_entries": "49x60", "kornel_response_queue_limit": "100x60"},
     ),
-    once("kornel_response_overflows_total")._replace(alert="KornelResponsesDropped"),
-    Case(
-        "KornelConfigurationFileBad",
-        {"kornel_configuration_file_problem": "0x50 1x10"},
-        {"kornel_configuration_file_problem": "0x60"},
-    ),
-    Case(
-        "KornelRollbackHolds",
-        {"kornel_configuration_rollback_holds": "0x20 1x40"},
-        {"kornel_configuration_rollback_holds": "0x40 1x20"},
-    ),
-    once('kornel_configurations_total{origin="file",result="refused"}')._replace(alert="KornelConfigurationRefused"),
-    Case("KornelJournalProblem", {"kornel_journal_problem": "0x50 1x10"}, {"kornel_journal_problem": "0x60"}),
-    Case(
-        "KornelSnapshotsFail",
-        {"kornel_journal_snapshot_problem": "0x20 1x40"},
-        {"kornel_journal_snapshot_problem": "0x30 1x5 0x25"},
-    ),
-    Case("KornelNoLeader", {"kornel_leader": "1x58 0x2"}, {"kornel_leader": "0x59 1"}),
+    once("KornelResponsesDropped", "kornel_response_overflows_total"),
+    alone("KornelConfigurationFileBad", "kornel_configuration_file_problem", "0x50 1x10", "0x60"),
+    alone("KornelRollbackHolds", "kornel_configuration_rollback_holds", "0x20 1x40", "0x40 1x20"),
+    once("KornelConfigurationRefused", 'kornel_configurations_total{origin="file",result="refused"}'),
+    alone("KornelJournalProblem", "kornel_journal_problem", "0x50 1x10", "0x60"),
+    alone("KornelSnapshotsFail", "kornel_journal_snapshot_problem", "0x20 1x40", "0x30 1x5 0x25"),
+    alone("KornelNoLeader", "kornel_leader", "1x58 0x2", "0x59 1"),
     Case(
         "KornelLeaseOld",
         {"kornel_leader": "1x60", "kornel_lease_age_seconds": "0.3x56 2 0.3x4"},
         {"kornel_leader": "0x60", "kornel_lease_age_seconds": "0.3x56 2 0.3x4"},
     ),
-    Case(
-        "KornelLeaderChanges",
-        {"kornel_leader_changes_total": "1x50 2 3 4 5 6 7 8 9 10 11"},
-        {"kornel_leader_changes_total": "1x58 2 3"},
-    ),
-    Case("KornelStandbyUnfit", {"kornel_standby_unfit": "0x59 1"}, {"kornel_standby_unfit": "0x60"}),
-    Case(
-        "KornelStandbyBehind",
-        {"kornel_standby_behind_seconds": "0x50 60x10"},
-        {"kornel_standby_behind_seconds": "0.1x59 60"},
-    ),
+    alone("KornelLeaderChanges", "kornel_leader_changes_total", "1x50 2 3 4 5 6 7 8 9 10 11", "1x58 2 3"),
+    alone("KornelStandbyUnfit", "kornel_standby_unfit", "0x59 1", "0x60"),
+    alone("KornelStandbyBehind", "kornel_standby_behind_seconds", "0x50 60x10", "0.1x59 60"),
     Case("KornelJournalSlow", slow("kornel_journal_commit_seconds"), quick("kornel_journal_commit_seconds")),
     Case(
         "KornelHistorySpoolFilling",
         {"kornel_history_spool_bytes": "51x60", "kornel_history_spool_limit_bytes": "100x60"},
         {"kornel_history_spool_bytes": "49x60", "kornel_history_spool_limit_bytes": "100x60"},
     ),
-    Case(
-        "KornelHistoryProblem",
-        {"kornel_history_problem": "0x50 1x10"},
-        {"kornel_history_problem": "0x57 1x3"},
-    ),
-    Case("KornelHistorySetAside", {"kornel_history_set_aside": "0x50 1x10"}, {"kornel_history_set_aside": "0x60"}),
-    once('kornel_history_records_total{result="dropped"}')._replace(alert="KornelHistoryLost"),
-    once("kornel_event_streams_dropped_total")._replace(alert="KornelEventClientsDropped"),
+    alone("KornelHistoryProblem", "kornel_history_problem", "0x50 1x10", "0x57 1x3"),
+    alone("KornelHistorySetAside", "kornel_history_set_aside", "0x50 1x10", "0x60"),
+    once("KornelHistoryLost", 'kornel_history_records_total{result="dropped"}'),
+    once("KornelEventClientsDropped", "kornel_event_streams_dropped_total"),
 )
 
 

@@ -32,6 +32,7 @@ from kornel.core.journal.content.replay import Replay, ReplayedPlace
 from kornel.core.journal.snapshot_process import Assignment, make_snapshot
 from kornel.core.journal.snapshots.snapshots import SnapshotHead, write_snapshot
 from kornel.core.snapshot.engines import has_work_under_way, move_engine
+from kornel.core.state.options import EngineOptions
 from tests.patience import PATIENCE_S
 from tests.properties.machine import driver
 from tests.properties.machine.world import World
@@ -117,7 +118,7 @@ def keep_run(path: Path, version: str) -> dict[str, object]:
     with suppress(Enough):
         driver.episode(RUN, 400, world)
         raise AssertionError("the run ended before")
-    engine = RecordingEngine.begin_empty(Beginning(version, False, None, 0))
+    engine = RecordingEngine.begin_empty(Beginning(version, False, EngineOptions(None, 0)))
     move_engine(world.engine, engine)
     replay = Replay()
     replay.start_from([ReplayedPlace(engine)], 1, 0, 0)

@@ -28,6 +28,7 @@ from kornel.core.journal.database.store import JournalStore
 from kornel.core.journal.following.following import Follower
 from kornel.core.journal.journal import Journal
 from kornel.core.service.logs.logs import LogFormat, LogLevel, build_logger
+from kornel.core.state.options import EngineOptions
 from tests.patience import PATIENCE_S
 
 RM = "rm"
@@ -41,7 +42,7 @@ partitions:
         queues:
           - name: a
 """
-BEGINNING = Beginning("test", False, 2_000_000_000, 5)
+BEGINNING = Beginning("test", False, EngineOptions(2_000_000_000, 5))
 # Kept to itself: standard error is that of whichever test is collected first.
 LOGGER = build_logger(LogFormat.CONSOLE, LogLevel.ERROR, io.StringIO())
 START_NS = 1_700_000_000 * 10**9

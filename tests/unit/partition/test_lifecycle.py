@@ -8,7 +8,9 @@ from kornel.core.domain.application_states import AppEvent, AppState
 from kornel.core.domain.commands import Command
 from kornel.core.domain.effects import ApplicationRemoved, Effect
 from kornel.core.engine import lifecycle
+from kornel.core.engine.engine import Engine
 from kornel.core.state.books import audit
+from kornel.core.state.options import EngineOptions
 from tests.scenarios.stage import Stage
 
 
@@ -66,6 +68,23 @@ def test_removal_of_what_had_not_finished_is_told_to_histories(
     removed = [effect for effect in told if isinstance(effect, ApplicationRemoved)]
     assert [effect.state for effect in removed] == closing
     assert {effect.queue for effect in removed} <= {"root.a"}
+
+
+def test_ended_applications_are_bounded_by_number() -> None:
+    """The oldest expire early, and nothing of them is left. Who the shim removed does not count as told. After three
+    days the rest expire, by one timer."""
+    stage = Stage()
+    stage.engine = Engine(EngineOptions(ended=2))
+    stage.play(["node n1", *[f"app a{i}" for i in range(5)], *[f"ask k{i} app=a{i}" for i in range(5)], "cycle"])
+    assert stage.play(["remove-app a0"])[:1] == ["app a0 Completing"]
+    told = []
+    for i in range(1, 5):
+        told += stage.play([f"release k{i} app=a{i}", f"cycle at={31 * i}s"])
+    assert [line for line in told if line.endswith("Expired")] == ["app a1 Expired", "app a2 Expired"]
+    state = stage.state
+    assert [ended.spec.application_id for ended in state.past.finished_applications(stage.now_ns)] == ["a3", "a4"]
+    assert sum(getattr(action, "func", None) is lifecycle._forget_old for _, _, action in state.timers) == 1
+    assert stage.play(["cycle at=80h"])[-2:] == ["app a3 Expired", "app a4 Expired"]
 
 
 def test_an_event_without_meaning_is_ignored(stage: Stage) -> None:

@@ -7,6 +7,7 @@ import pytest
 from kornel.core.domain.effects import Allocated
 from kornel.core.engine.engine import Engine
 from kornel.core.engine.scheduling import limit_savings
+from kornel.core.state.options import EngineOptions
 from tests.driven_core import DrivenCore
 from tests.properties.test_snapshots import restore
 
@@ -68,7 +69,7 @@ def test_a_large_ask_is_placed_while_small_ones_come_and_go(queues: str, priorit
 
 
 def test_it_is_not_where_reservations_are_disabled() -> None:
-    stream = Stream(LIMITS["the max of the leaf"], Engine(reservation_delay_ns=None))
+    stream = Stream(LIMITS["the max of the leaf"], Engine(EngineOptions(reservation_delay_ns=None)))
     stream.refill()
     assert not stream.run_until(3)
     stream.ask("large", 2000, "large", 1000)
@@ -97,7 +98,7 @@ def test_a_restart_without_reservations_ends_what_is_saved() -> None:
     stream.ask("large", 2000, "large", 1000)
     assert not stream.run_until(11)
     state = stream.state
-    stream.engine.begin_epoch(None, 5, stream.now_ns)
+    stream.engine.begin_epoch(EngineOptions(None, 5), stream.now_ns)
     stream.node("m", {"vcore": 1000})
     assert not stream.run_until(14)
     assert not state.reserving.at_limits
@@ -112,7 +113,7 @@ def test_after_a_restart_without_reservations_nobody_is_asked_who_may_save() -> 
     assert not stream.run_until(2)
     state = stream.state
     assert state.reserving.short
-    stream.engine.begin_epoch(None, 5, stream.now_ns)
+    stream.engine.begin_epoch(EngineOptions(None, 5), stream.now_ns)
     stream.now_ns = 4 * S
     stream.ask("second", 1000)
     assert not stream.run_until(5)

@@ -6,26 +6,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kornel.core.domain.commands import (
-    AllocationSpec,
-    ApplicationSpec,
-    NodeAction,
-    NodeSpec,
-    RegisterManager,
-    UpdateAllocations,
-    UpdateApplications,
-    UpdateNodes,
-)
-from kornel.core.domain.resources import Resources
 from kornel.core.engine.engine import Engine
 from kornel.core.engine.scheduling.reserved import serve
 from kornel.core.engine.scheduling.reserving import PAUSE_NS
 from kornel.core.model.nodes import Node
 from kornel.core.model.orders.keyed_heap import SORTED_AT_ONCE
 from kornel.core.state.asks.reservations import reserve_node
+from kornel.core.state.options import EngineOptions
 from kornel.core.state.partition_state import PartitionState
 from kornel.core.state.records import missing_shares
 from kornel.core.state.records.missing_shares import MissingShares, missing_share
+from tests.driven_core import DrivenCore
 from tests.scenarios.stage import Stage
 
 AMOUNTS = st.tuples(st.integers(1, 12), st.integers(1, 12))
@@ -95,22 +86,16 @@ def test_the_next_round_is_put_off_by_those_who_were_looked_at() -> None:
 
 def _wait_for_round(groups: int) -> tuple[Engine, PartitionState, int]:
     """Returns an engine in whose full partition so many groups wait for room, with the time of the first round."""
-    engine, partition, budget = Engine(), "[rm]default", 50
-    queues = "partitions: [{name: default, queues: [{name: root, submitacl: '*', queues: [{name: a}]}]}]"
-    engine.apply(RegisterManager("rm", queues), 0)
-    capacity = Resources({"vcore": 10_000})
-    nodes = (NodeSpec(f"n{n}", NodeAction.CREATE, partition, capacity=capacity) for n in range(40))
-    engine.apply(UpdateNodes("rm", tuple(nodes)), 0)
-    added = (ApplicationSpec(f"app-{n}", "root.a", partition, user="ann") for n in range(groups))
-    engine.apply(UpdateApplications("rm", tuple(added)), 0)
-    running = [AllocationSpec(f"run-{n}", "app-0", partition, capacity, node_id=f"n{n}") for n in range(40)]
-    size = Resources({"vcore": 5_000})
-    waiting = [AllocationSpec(f"wait-{n}", f"app-{n}", partition, size) for n in range(groups)]
-    engine.apply(UpdateAllocations("rm", (*running, *waiting)), 0)
-    while engine.cycle(0, budget).more:
-        pass
-    state = engine.partition(partition)
-    assert state is not None
+    core = DrivenCore("partitions: [{name: default, queues: [{name: root, submitacl: '*', queues: [{name: a}]}]}]")
+    engine, state, budget = core.engine, core.state, 50
+    for n in range(groups):
+        core.application(f"app-{n}", "root.a")
+    for n in range(40):
+        core.node(f"n{n}", {"vcore": 10_000})
+        core.submit("app-0", [f"run-{n}"], {"vcore": 10_000}, node_id=f"n{n}")
+    for n in range(groups):
+        core.submit(f"app-{n}", [f"wait-{n}"], {"vcore": 5_000})
+    core.cycle(budget)
     due_ns = engine.next_wakeup_ns()
     while state.reserving.due_ns is None or due_ns is None or due_ns < state.reserving.due_ns:
         assert due_ns is not None
@@ -142,7 +127,7 @@ def test_a_holder_that_swaps_waits_for_its_turn_and_is_tried_again() -> None:
     """Of equal asks, the one that has waited longest is placed where the other one saved, also if a more important ask
     had to be tried before."""
     stage = Stage()
-    stage.engine = Engine(reservation_percent=100)
+    stage.engine = Engine(EngineOptions(reservation_percent=100))
     stage.play(["queue root.a application.sort.policy=fifo", "node n1 vcore=2", "node n2 vcore=2"])
     stage.play([*(f"ask r{number} app=R queue=root.a vcore=1" for number in range(1, 5)), "cycle"])
     stage.play(["ask a1 app=A queue=root.a vcore=1", "ask a2 app=A queue=root.a vcore=1", "cycles until=4s every=1s"])

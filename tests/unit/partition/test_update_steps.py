@@ -12,14 +12,10 @@ import pytest
 from kornel.core.config.comparison import share_equal_parts
 from kornel.core.config.loader import load
 from kornel.core.domain.commands import (
-    AllocationSpec,
-    ApplicationSpec,
     CommandRefused,
     NodeAction,
     NodeSpec,
     RegisterManager,
-    UpdateAllocations,
-    UpdateApplications,
     UpdateConfiguration,
     UpdateNodes,
 )
@@ -29,6 +25,7 @@ from kornel.core.engine.configuration import configure
 from kornel.core.engine.engine import Engine
 from kornel.core.engine.scheduling import cycle
 from kornel.core.telling.reader import Reader
+from tests.driven_core import DrivenCore
 from tests.paced import paced_time
 
 PARTITION = "[rm-1]default"
@@ -77,17 +74,13 @@ def working(text: str = TEXT) -> Engine:
     """An engine with applications that run, wait and are dynamic, two of which are kept back by limits."""
     engine = Engine()
     engine.record_events()
-    engine.apply(RegisterManager(rm_id="rm-1", version="", policy_group="", config=text), 1)
-    capacity = Resources({"vcore": 20_000, "memory": 10**10})
-    engine.apply(UpdateNodes("rm-1", (NodeSpec("n1", NodeAction.CREATE, PARTITION, capacity=capacity),)), 2)
+    core = DrivenCore(text, rm_id="rm-1", now_ns=5, engine=engine)
+    core.node("n1", {"vcore": 20_000, "memory": 10**10})
     queues = ["root.a.b", "root.a.b", "root.a.c", "root.a.dynamic", "root.d"]
-    added = [ApplicationSpec(f"app-{at}", queue, PARTITION, user="ann") for at, queue in enumerate(queues)]
-    engine.apply(UpdateApplications("rm-1", tuple(added)), 3)
-    asks = [
-        AllocationSpec(f"task-{at}", f"app-{at % len(queues)}", PARTITION, Resources({"vcore": 700, "memory": 1000}))
-        for at in range(20)
-    ]
-    engine.apply(UpdateAllocations("rm-1", tuple(asks)), 4)
+    for at, queue in enumerate(queues):
+        core.application(f"app-{at}", queue, "ann")
+    for at in range(20):
+        core.submit(f"app-{at % len(queues)}", [f"task-{at}"], {"vcore": 700, "memory": 1000})
     engine.cycle(5, 250)
     return engine
 

@@ -74,7 +74,7 @@ def test_a_manager_that_is_gone_is_the_first_thing_in_the_way() -> None:
     assert GONE._replace(gone=False).words == ""
     assert add_absence(RUNS, GONE.rm_id, GONE.words) is RUNS
     application = ApplicationReport(
-        "app", "root.a", "Running", "ann", 3, 0, Resources({}), 1, (EqualAsks(3, WAITS),), ()
+        "app", "root.a", "Running", "ann", 3, 0, Resources({}), 1, (EqualAsks(3, WAITS),), (), ()
     )
     whole = add_absence(application, GONE.rm_id, GONE.words)
     assert isinstance(whole, ApplicationReport)

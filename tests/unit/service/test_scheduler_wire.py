@@ -100,6 +100,8 @@ def test_what_a_message_leaves_out_has_its_default() -> None:
     assert decoded(message) == bare
     message.allocationTags["colour"] = "blue"
     assert decoded(message) == bare._replace(tags=(("colour", "blue"),))
+    for kind, meant in {"static": "static", "anything": "default"}.items():
+        assert decoded(si.Allocation(allocationTags={"foreign": kind})).foreign == meant
     assert type(decoded(message)) is AllocationSpec
 
 
@@ -583,6 +585,7 @@ def test_application_and_node_answers_are_encoded() -> None:
     )
     nodes = si.NodeResponse.FromString(encoder.encode_nodes([NodeAccepted("n"), NodeRejected("m", "node-exists: m")]))
     assert (nodes.accepted[0].nodeID, nodes.rejected[0].nodeID) == ("n", "m")
+    assert nodes.rejected[0].reason == "node-exists: m"
 
 
 def test_commands_do_not_depend_on_the_hash_seed() -> None:

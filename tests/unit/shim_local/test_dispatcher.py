@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -227,3 +227,37 @@ async def test_what_the_core_refuses_fails(world: World) -> None:
     assert (first.tasks[-1].state, first.tasks[-1].reason) == (TaskState.FAILED, "no-queue: root.q")
     world.dispatcher.end_attempt("2-1", {"at": 7.0, "status": -15, "stopped": "refused"}, "n")
     assert (second.tasks[-1].state, second.tasks[-1].reason) == (TaskState.FAILED, "no-queue: root.q")
+
+
+async def test_what_is_lost_again_and_again_fails(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first loss costs nothing, further ones growing pauses, the seventh in a row the job; a long run counts as
+    none."""
+    pauses: list[float] = []
+
+    def pass_over(pause_s: float, act: Callable[..., None], *given: object) -> None:
+        pauses.append(pause_s)
+        act(*given)
+
+    monkeypatch.setattr(asyncio.get_running_loop(), "call_later", pass_over)
+    job = world.dispatcher.submit(SPEC)
+    (task,) = job.tasks.values()
+    for attempt, ran_s in enumerate((1.0, 1.0, 4000.0, *[1.0] * 6), 1):
+        world.dispatcher.place_task(f"1-{attempt}", "job-1", "n")
+        world.dispatcher.start_task(f"1-{attempt}", 10.0)
+        assert task.state is TaskState.RUNNING
+        world.dispatcher.end_attempt(f"1-{attempt}", {"at": 10.0 + ran_s, "lost": "its supervisor was killed"}, "n")
+        await world.take()
+    assert pauses == [2.0, 2.0, 4.0, 8.0, 16.0, 32.0]
+    assert (task.state, task.reason) == (
+        TaskState.FAILED,
+        "its supervisor was killed: 7 attempts in a row were lost",
+    )
+
+
+async def test_what_was_cancelled_is_over_in_whatever_way_it_ends(world: World) -> None:
+    """Its supervisor may be killed while the job handles SIGTERM."""
+    job = world.dispatcher.submit(SPEC)
+    world.dispatcher.place_task("1-1", "job-1", "n")
+    assert world.dispatcher.cancel(job, job.tasks.values()) == 1
+    world.dispatcher.end_attempt("1-1", {"at": 7.0, "lost": "its supervisor was killed"}, "n")
+    assert job.tasks[-1].state is TaskState.CANCELLED

@@ -64,6 +64,7 @@ def test_a_file_of_the_first_version_is_read(tmp_path: Path) -> None:
         number = store.add_job(JobSpec(("true",), "/", {}, "u"), 1.0, TaskState.RUNNING, (SINGLE,)).id
     with sqlite3.connect(tmp_path / "jobs.db") as database:
         database.execute("ALTER TABLE tasks DROP COLUMN gpus")
+        database.execute("ALTER TABLE tasks DROP COLUMN losses")
         database.execute("PRAGMA user_version = 1")
     database.close()
     with closing(JobStore(tmp_path / "jobs.db")) as store:

@@ -14,10 +14,11 @@ import pytest
 from kornel.shim_mock import demo
 from kornel.shim_mock.cli import STORIES, DemoKind
 from kornel.shim_mock.database import find_programs
-from kornel.shim_mock.demo import CoreFailed, page_address, running_core
+from kornel.shim_mock.demo import CoreFailed, page_address, running_core, wait_for_interrupt
 from kornel.shim_mock.failover import demonstrate_failover
 from kornel.shim_mock.generate import generate_trace
-from kornel.shim_mock.run import run_scenario
+from kornel.shim_mock.lifecycle import TaskState
+from kornel.shim_mock.run import RunResult, run_scenario
 from kornel.shim_mock.scenario import load_scenario, parse_scenario
 from tests.prepared import python
 from tests.waiting import until
@@ -245,7 +246,7 @@ async def test_a_kind_and_a_trace_exclude_each_other(tmp_path: Path) -> None:
 
 
 async def test_keep_waits_for_ctrl_c(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With keep the core runs on until Ctrl-C, which ends the wait and stops the core in order."""
+    """With keep all goes on until Ctrl-C, which ends the wait and stops the core in order."""
     pretend(monkeypatch, BLOCK + SERVING.format(status=0))
     usual = signal.getsignal(signal.SIGINT)
 
@@ -253,6 +254,25 @@ async def test_keep_waits_for_ctrl_c(tmp_path: Path, monkeypatch: pytest.MonkeyP
         await until(lambda: signal.getsignal(signal.SIGINT) is not usual, "the demo to wait for Ctrl-C")
         signal.raise_signal(signal.SIGINT)
 
-    async with running_core(tmp_path / "core.log", wait_for_interrupt=True):
+    async with running_core(tmp_path / "core.log"):
         interrupting = asyncio.create_task(interrupt_later())
+        await wait_for_interrupt()
     await interrupting
+
+
+async def test_the_cluster_goes_on_afterwards(tmp_path: Path) -> None:
+    """Tasks end and are placed again, while the core has its shim."""
+    scenario = load_scenario(ROOT / "shim_mock" / "scenarios" / "guarantee.yaml")
+
+    async def look_around(result: RunResult) -> None:
+        before = len(result.cluster.tasks)
+        moving = asyncio.create_task(result.cluster.keep_moving())
+        await until(
+            lambda: any(each.state is TaskState.RUNNING for each in list(result.cluster.tasks.values())[before:]),
+            "a task that was asked for again to run",
+        )
+        moving.cancel()
+
+    async with running_core(tmp_path / "core.log") as address:
+        result = await run_scenario(scenario, address, afterwards=look_around)
+    assert result.passed

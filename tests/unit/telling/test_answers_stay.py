@@ -15,8 +15,9 @@ import pytest
 from google.protobuf.json_format import MessageToDict
 from google.protobuf.message import Message
 
+from kornel.core.rest.message_documents import message_document
 from kornel.core.telling.encoding import kornel_v1
-from kornel.core.telling.encoding.yunikorn import applications, cluster, explanations, nodes, queues, usage
+from kornel.core.telling.encoding.yunikorn import applications, cluster, nodes, queues, usage
 from kornel.core.telling.explain import Named, QueueAt, UserNamed
 from kornel.core.telling.reader import Reader
 from tests.scenarios.stage import Stage
@@ -73,7 +74,7 @@ def answers() -> dict[str, Any]:
     for name in RECORDED["explained"]:
         report = views.explain(Named(name))
         assert report is not None
-        found[f"report {name}"] = explanations.write_explanation(report)
+        found[f"report {name}"] = message_document(kornel_v1.encode_report(report))
         found[f"report {name} message"] = kornel_v1.encode_report(report)
     return found
 

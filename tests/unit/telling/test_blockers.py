@@ -99,3 +99,89 @@ def test_the_history_is_bounded() -> None:
     assert history.find_victim("v0") is None
     assert history.find_victim("v1") is not None
     assert [victim.record.key for victim in islice(history.of_application("v"), 2)] == [f"v{KEPT}", f"v{KEPT - 1}"]
+
+
+def test_what_never_fits_stands_apart_from_what_waits() -> None:
+    """A max of 0 never changes by waiting; memory that is full does."""
+    stage = played(
+        "queue root.a max={pods=0,memory=10}", "node n1 memory=20 pods=9", "app app1", "ask v memory=10", "cycle"
+    )
+    stage.play(["ask k memory=5 pods=1", "cycle"])
+    found = [(each.permanent, [short.type for short in each.shortages]) for each in explained(stage, "k").blockers]
+    assert found == [(True, ["pods"]), (False, ["memory"])]
+
+
+def test_waiting_may_help_where_the_shim_adds_nodes() -> None:
+    """Nodes that are not there yet may come, if the shim is told what waits."""
+    stage = played("app app1", "ask k", "cycle")
+    assert [each.permanent for each in explained(stage, "k").blockers] == [True]
+    stage.play(["attach scaling"])
+    assert [(each.permanent, "may add nodes" in each.detail) for each in explained(stage, "k").blockers] == [
+        (False, True)
+    ]
+
+
+def test_a_gang_that_no_empty_cluster_holds_waits_in_vain() -> None:
+    """Two nodes hold two members each, and the gang has five."""
+    stage = played(
+        "node n1 vcore=2000", "node n2 vcore=2000", "app g style=Hard gang={vcore=5000}",
+        *(f"ask p{number} app=g group=g placeholder" for number in range(5)), "cycle",
+    )  # fmt: skip
+    first = explained(stage, "p0").blockers[0]
+    assert (first.kind, first.permanent) == ("gang-incomplete", True)
+    assert "all nodes together would hold 4 of 5 such members even if they were empty" in first.detail
+
+
+def test_fragments_are_named() -> None:
+    """Seven of eight are free on each node, and no node is whole."""
+    nodes = [f"node n{number} gpu=8" for number in range(8)]
+    stage = played(
+        *nodes, "app app1", *(f"run v{number} node=n{number} gpu=1" for number in range(8)), "ask k gpu=8", "cycle"
+    )
+    (blocker,) = explained(stage, "k").blockers
+    assert blocker.detail == "not enough room; in fragments, 56 of 64 gpu are free on all nodes together"
+
+
+def test_an_application_tells_what_its_asks_do_not() -> None:
+    """Since when nothing was asked for, and that placeholders timed out."""
+    stage = played("node n1", "app app1", "run k node=n1", "app g style=Hard timeout=10s gang={vcore=2000}")
+    report = read(stage.engine, PARTITION, 0).explain(Named("app1"))
+    assert isinstance(report, ApplicationReport)
+    assert report.remarks == ("nothing was asked for since 1970-01-01T00:00:00Z",)
+    stage.play(["ask p1 app=g group=g placeholder", "+ ask p2 app=g group=g placeholder", "cycle", "cycle at=11s"])
+    stage.play(["release p1 app=g type=TIMEOUT", "release p2 app=g type=TIMEOUT"])
+    report = read(stage.engine, PARTITION, stage.now_ns).explain(Named("g"))
+    assert isinstance(report, ApplicationReport)
+    assert report.remarks[0] == "2 placeholders of task group g timed out: no ask took their places in time"
+
+
+def test_a_parent_is_short_of_what_a_smaller_guarantee_keeps_from_it() -> None:
+    """G3 of what users report: the parent holds one of its four."""
+    stage = played(
+        "queue root.low", "queue root.hi guaranteed={vcore=4000}",
+        "queue root.hi.c1 guaranteed={vcore=1000} preemption.delay=1s", "node n1 vcore=4000",
+        "run l1 queue=root.low node=n1", "run l2 queue=root.low node=n1", "run l3 queue=root.low node=n1",
+        "run k1 queue=root.hi.c1 node=n1", "ask k2 queue=root.hi.c1 other=yes", "cycle at=2s",
+    )  # fmt: skip
+    outlook = explained(stage, "k2").preemption
+    assert outlook is not None
+    assert outlook.outcome == "NOT_UNDER_GUARANTEE"
+    assert outlook.detail.endswith(
+        "; root.hi is 3 vcore short of its 4 guaranteed, but the smaller guarantee of root.hi.c1 decides"
+    )
+
+
+def test_freed_room_that_others_took_is_named() -> None:
+    """A foreign pod comes to the node when the victim has left."""
+    stage = played("queue root.v", "queue root.a guaranteed={f=4} preemption.delay=1s", *FULL)
+    stage.play(["ask k queue=root.a f=4 other=yes", "cycle at=2s"])
+    stage.play(["release v app=v type=PREEMPTED_BY_SCHEDULER", "+ foreign x node=n1 f=4", "cycle"])
+    outlook = explained(stage, "k").preemption
+    assert outlook is not None
+    assert outlook.detail == (
+        "its victims are gone, and what they left on n1 was taken by 1 foreign pod that came there since"
+    )
+    stage.play(["cycle at=30s"])
+    outlook = explained(stage, "k").preemption
+    assert outlook is not None
+    assert outlook.detail.endswith("room that was freed for it was lost 1 time")

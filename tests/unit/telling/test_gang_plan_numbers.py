@@ -9,7 +9,7 @@ import pytest
 from kornel.core.domain.effects import Effect, EventRecorded, PreemptionDecided, Released
 from kornel.core.domain.reasons import Outcome
 from kornel.core.telling.allocations.explanation import AskReport
-from kornel.core.telling.encoding.yunikorn.explanations import DECISION, NumberedDecision
+from kornel.core.telling.encoding.kornel_v1 import encode_decision
 from kornel.core.telling.explain import Named
 from tests.reading import read
 from tests.scenarios.stage import Stage
@@ -72,7 +72,7 @@ def test_each_plan_has_the_next_number_and_all_its_decisions_name_it(stage: List
         "b2": ("TRIGGERED", 2),
     }
     assert decided[0].detail == "plan 1: 2 members of a gang get places"
-    assert DECISION.write(NumberedDecision(7, 8, decided[2]))["gangPlan"] == 2
+    assert encode_decision(decided[2], id=7, next_event_id=8).gang_plan == 2
     told = [effect.message for effect in heard if isinstance(effect, Released)]
     assert told[0] == "preempted for ask a1, one of a gang, of application a (plan 1)"
     events = [e.message for e in heard if isinstance(e, EventRecorded) and e.message.startswith("Preempted")]
@@ -110,4 +110,4 @@ def test_a_decision_for_a_single_ask_has_none() -> None:
     )  # fmt: skip
     (decided,) = stage.decisions()
     assert (decided.outcome, decided.gang_plan) == (Outcome.TRIGGERED, 0)
-    assert "gangPlan" not in DECISION.write(NumberedDecision(1, 1, decided))
+    assert not encode_decision(decided, id=1, next_event_id=1).HasField("gang_plan")

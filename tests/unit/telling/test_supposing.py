@@ -6,6 +6,7 @@ import pytest
 
 from kornel.core.domain.resources import Resources
 from kornel.core.engine.engine import Engine
+from kornel.core.state.options import EngineOptions
 from kornel.core.telling.what_if.supposition import Forecast, SupposeAsk, SupposeNodeLost, SupposeQuota
 from tests.driven_core import DrivenCore
 from tests.reading import read
@@ -21,7 +22,7 @@ FOUR = Resources({"vcore": 4000})
 
 def full_cluster(reservation_delay_ns: int | None = None) -> DrivenCore:
     """Two nodes, each full of one allocation of root.v."""
-    core = two_nodes(QUEUES, Engine(reservation_delay_ns=reservation_delay_ns))
+    core = two_nodes(QUEUES, Engine(EngineOptions(reservation_delay_ns=reservation_delay_ns)))
     for name in "va":
         core.application(name, f"root.{name}")
     core.submit("v", ["v0", "v1"], FOUR)

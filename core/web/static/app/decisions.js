@@ -6,7 +6,7 @@ import { kinds } from "./kinds.js";
 import { counted, words } from "./units.js";
 
 /** Tells whether allocations really had to leave: notices, shadow decisions and withdrawals name victims too. */
-export const taken = (one) => Boolean(one.victims) && kinds.ending(one).leaves;
+export const taken = (one) => one.victims?.length > 0 && kinds.ending(one).leaves;
 
 export function outcomeWord(one) {
   if (one.gang?.calledOff) return "Called off";

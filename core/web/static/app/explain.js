@@ -73,10 +73,10 @@ export function askReport(ask) {
     ]),
   ];
   if (ask.preempted) parts.push(lossReport(ask.preempted));
-  if (ask.state === "Pending" || ask.blockers) parts.push(blockerList(ask));
+  if (ask.state === "Pending" || ask.blockers?.length) parts.push(blockerList(ask));
   if (ask.preemption) parts.push(outlook(ask.preemption));
   if (ask.position) parts.push(position(ask.position));
-  if (ask.failures) parts.push(failures(ask.failures));
+  if (ask.failures?.length) parts.push(failures(ask.failures));
   return parts;
 }
 
@@ -139,8 +139,8 @@ function outlook(found) {
       ["Not before", found.notBefore && clock(found.notBefore)],
       ["Node", found.nodeID && link("node", found.nodeID)],
     ]),
-    found.victims && el("div", { class: "spaced" }, el("h3", { text: "Would have to leave" }), victimTable(found.victims)),
-    found.protections &&
+    found.victims?.length > 0 && el("div", { class: "spaced" }, el("h3", { text: "Would have to leave" }), victimTable(found.victims)),
+    found.protections?.length > 0 &&
       el(
         "div",
         { class: "spaced" },

@@ -186,34 +186,6 @@ def test_nodes_that_cannot_give_enough_take_a_glance(monkeypatch: pytest.MonkeyP
     assert refusal.detail == f"nodes: need left {nodes}; kept back: law 2 {nodes}"
 
 
-def test_what_a_glance_ruled_out_is_seen_once_another_leaf_gives() -> None:
-    """No node has changed, but the leaf that shares it with the victims is guaranteed nothing any more."""
-    world, known = World(["f"]), KnownProspects()
-    world.queue(QueueCase("v"))
-    world.queue(QueueCase("kept", guaranteed={"f": 2}))
-    world.queue(QueueCase("a", guaranteed={"f": 9}))
-    world.node("n", {"f": 4})
-    world.run(TaskCase("v", "v", {"f": 2}, "n", tick=1))
-    world.run(TaskCase("kept", "k", {"f": 2}, "n", tick=2))
-    ask = world.ask(TaskCase("a", "ask", {"f": 3}))
-    assert isinstance(guarantee.plan_preemption(world, ask, known=known, now_ns=NOW_NS), Refusal)
-    world.queues["kept"].set_limits({}, {})
-    plan = guarantee.plan_preemption(world, ask, known=known, now_ns=NOW_NS)
-    assert isinstance(plan, PreemptionPlan)
-    assert [victim.key for victim in plan.victims] == ["k", "v"]
-
-
-def test_a_node_that_comes_back_under_its_name_is_another() -> None:
-    world, known = full(3), KnownProspects()
-    assert chosen(world, known) == "v0002"
-    world.remove(world.allocations["v0002"])
-    del world.nodes["n0002"]
-    assert chosen(world, known) == "v0001"
-    world.node("n0002", {"f": 1})
-    world.run(TaskCase("v", "again", {"f": 1}, "n0002", tick=7))
-    assert chosen(world, known) == "again"
-
-
 def test_an_attempt_passes_by_nodes_whose_best_victims_are_leaving() -> None:
     """Counted among those that may go, they would have every attempt look at all nodes that others preempted on."""
     world, known = World(["f"]), KnownProspects()
@@ -230,23 +202,6 @@ def test_an_attempt_passes_by_nodes_whose_best_victims_are_leaving() -> None:
         assert plan.victims[0].key == f"v1-{19 - at:02}"
         assert plan.weighed.startswith("2 of 20 nodes looked at") or at == 19
         world.apply(plan)
-
-
-def test_a_leaf_that_is_protected_no_more_is_seen() -> None:
-    """Law 2 keeps the leaf back, until its guarantee falls: no node has changed, but its bound has."""
-    world, known = full(2), KnownProspects()
-    leaf = world.queues["v"]
-    leaf.set_limits({0: 1}, {})
-    world.queue(QueueCase("w"))
-    world.node("n2", {"f": 1})
-    world.run(TaskCase("w", "w", {"f": 1}, "n2", tick=0))
-    world.mark(world.allocations["v0001"])
-    first = world.ask(TaskCase("a", "first", {"f": 1}))
-    first.triggered = True
-    world.reserve(first, world.nodes["n0001"], NOW_NS)
-    assert chosen(world, known) == "w"
-    leaf.set_limits({}, {})
-    assert chosen(world, known) == "v0000"
 
 
 def test_a_node_whose_bound_is_raised_hides_no_other() -> None:

@@ -221,7 +221,7 @@ export class PreemptionsView {
     this.#points = [];
     for (const one of items) {
       const lane = Math.max(0, lanes.indexOf(one.kind));
-      const size = one.victims ? Math.min(10, 3.5 + Math.sqrt(one.victims.length) * 1.5) : 3;
+      const size = one.victims?.length ? Math.min(10, 3.5 + Math.sqrt(one.victims.length) * 1.5) : 3;
       const at = { x: x(one.time), y: lane * LANE + LANE / 2, size, one };
       paint.beginPath();
       paint.arc(at.x, at.y, size, 0, 7);
