@@ -127,7 +127,7 @@ BOUNDS = {
     "core/security": Bounds(0, 0, 0, 9, 0, 2_160),
     "core/service": Bounds(0, 0, 0, 10, 0, 11_812),
     "core/snapshot": Bounds(0, 0, 0, 5, 0, 1_430),
-    "core/state": Bounds(0, 0, 0, 3.5, 0, 7_832),
+    "core/state": Bounds(0, 0, 0, 3.5, 0, 7_830),
     "core/telling": Bounds(0, 0, 0, 6, 0, 9_769),
     "core/tracing": Bounds(0, 0, 0, 13, 0, 300),
     "core/web": Bounds(0, 0, 0, 0, 0, 150),

@@ -155,8 +155,8 @@ def _groups_that_may_pass(room: WaitingRoom, claims: list[Reservation], mode: Gu
     """Returns the groups that take turns in *room*, without most of those that may pass none of *claims*: whole leaves
     and subtrees in which nobody comes before a holder, and nobody is owed anything."""
     one_each = {claim.waiter: claim for claim in claims}.values()  # A gang may have hundreds of claims.
-    leaves = dict.fromkeys(leaf for claim in one_each for leaf in _leaves_that_may_pass(room, claim, mode))
-    branches = [room.branches[leaf] for leaf in leaves]
+    leaves = (leaf for claim in one_each for leaf in _leaves_that_may_pass(room, claim, mode))
+    branches = map(room.branches.__getitem__, dict.fromkeys(leaves))
     return [group for branch in branches for each in branch.groups for group in branch.groups_of(each)]
 
 
