@@ -2144,9 +2144,9 @@ type ClaimInfo struct {
 	// Its application.
 	ApplicationId string `protobuf:"bytes,2,opt,name=application_id,json=applicationId,proto3" json:"application_id,omitempty"`
 	// Queue of the application.
-	Queue string `protobuf:"bytes,3,opt,name=queue,proto3" json:"queue,omitempty"`
+	Queue string `protobuf:"bytes,3,opt,name=queue,json=queueName,proto3" json:"queue,omitempty"`
 	// Task group of the ask. Empty: it has none.
-	TaskGroup string `protobuf:"bytes,4,opt,name=task_group,json=taskGroup,proto3" json:"task_group,omitempty"`
+	TaskGroup string `protobuf:"bytes,4,opt,name=task_group,json=taskGroupName,proto3" json:"task_group,omitempty"`
 	// "firm": allocations left or leave for the ask, or the shim is being asked about it. "saved": it collects what ends.
 	Kind string `protobuf:"bytes,5,opt,name=kind,proto3" json:"kind,omitempty"`
 	// Why room is kept: "asked", "gang", "required-node", "preemption" or "age".
@@ -2162,13 +2162,13 @@ type ClaimInfo struct {
 	// Part of "held" that is not free yet. A missing type is 0.
 	Missing map[string]int64 `protobuf:"bytes,10,rep,name=missing,proto3" json:"missing,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"`
 	// Victims that have yet to leave for the ask, or for its gang.
-	VictimCount int64 `protobuf:"varint,11,opt,name=victim_count,json=victimCount,proto3" json:"victim_count,omitempty"`
+	VictimCount int64 `protobuf:"varint,11,opt,name=victim_count,json=victims,proto3" json:"victim_count,omitempty"`
 	// When the claim was made; where the shim is being asked, when the ask came.
-	SinceNs int64 `protobuf:"varint,12,opt,name=since_ns,json=sinceNs,proto3" json:"since_ns,omitempty"`
+	SinceNs int64 `protobuf:"varint,12,opt,name=since_ns,json=since,proto3" json:"since_ns,omitempty"`
 	// For how long the claim has made no progress. For reason "age", only time in which it keeps others back counts.
-	IdleNs int64 `protobuf:"varint,13,opt,name=idle_ns,json=idleNs,proto3" json:"idle_ns,omitempty"`
+	IdleNs int64 `protobuf:"varint,13,opt,name=idle_ns,json=idle,proto3" json:"idle_ns,omitempty"`
 	// The earliest time at which the claim can lapse. Absent: it does not lapse.
-	LapsesNs      *int64 `protobuf:"varint,14,opt,name=lapses_ns,json=lapsesNs,proto3,oneof" json:"lapses_ns,omitempty"`
+	LapsesNs      *int64 `protobuf:"varint,14,opt,name=lapses_ns,json=lapses,proto3,oneof" json:"lapses_ns,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2397,11 +2397,13 @@ type DomainInfo struct {
 	// Part of "free" that is held for asks that wait for it.
 	Held map[string]int64 `protobuf:"bytes,5,rep,name=held,proto3" json:"held,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"`
 	// Its nodes.
-	NodeCount int64 `protobuf:"varint,6,opt,name=node_count,json=nodeCount,proto3" json:"node_count,omitempty"`
+	NodeCount int64 `protobuf:"varint,6,opt,name=node_count,json=nodes,proto3" json:"node_count,omitempty"`
 	// Those that take new work.
-	SchedulableNodeCount int64 `protobuf:"varint,7,opt,name=schedulable_node_count,json=schedulableNodeCount,proto3" json:"schedulable_node_count,omitempty"`
-	unknownFields        protoimpl.UnknownFields
-	sizeCache            protoimpl.SizeCache
+	SchedulableNodeCount int64 `protobuf:"varint,7,opt,name=schedulable_node_count,json=schedulableNodes,proto3" json:"schedulable_node_count,omitempty"`
+	// The parts of the path with a slash between them.
+	Name          string `protobuf:"bytes,8,opt,name=name,proto3" json:"name,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *DomainInfo) Reset() {
@@ -2481,6 +2483,13 @@ func (x *DomainInfo) GetSchedulableNodeCount() int64 {
 		return x.SchedulableNodeCount
 	}
 	return 0
+}
+
+func (x *DomainInfo) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
 }
 
 // No choice so far.
@@ -4034,13 +4043,13 @@ const file_kornel_v1_read_proto_rawDesc = "" +
 	"page_token\x18\x06 \x01(\tR\tpageToken\"j\n" +
 	"\x12ListClaimsResponse\x12,\n" +
 	"\x06claims\x18\x01 \x03(\v2\x14.kornel.v1.ClaimInfoR\x06claims\x12&\n" +
-	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\xdc\x04\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\xda\x04\n" +
 	"\tClaimInfo\x12%\n" +
 	"\x0eallocation_key\x18\x01 \x01(\tR\rallocationKey\x12%\n" +
-	"\x0eapplication_id\x18\x02 \x01(\tR\rapplicationId\x12\x14\n" +
-	"\x05queue\x18\x03 \x01(\tR\x05queue\x12\x1d\n" +
+	"\x0eapplication_id\x18\x02 \x01(\tR\rapplicationId\x12\x18\n" +
+	"\x05queue\x18\x03 \x01(\tR\tqueueName\x12!\n" +
 	"\n" +
-	"task_group\x18\x04 \x01(\tR\ttaskGroup\x12\x12\n" +
+	"task_group\x18\x04 \x01(\tR\rtaskGroupName\x12\x12\n" +
 	"\x04kind\x18\x05 \x01(\tR\x04kind\x12\x16\n" +
 	"\x06reason\x18\x06 \x01(\tR\x06reason\x12\x1d\n" +
 	"\n" +
@@ -4048,11 +4057,11 @@ const file_kornel_v1_read_proto_rawDesc = "" +
 	"\x05place\x18\b \x01(\tR\x05place\x122\n" +
 	"\x04held\x18\t \x03(\v2\x1e.kornel.v1.ClaimInfo.HeldEntryR\x04held\x12;\n" +
 	"\amissing\x18\n" +
-	" \x03(\v2!.kornel.v1.ClaimInfo.MissingEntryR\amissing\x12!\n" +
-	"\fvictim_count\x18\v \x01(\x03R\vvictimCount\x12\x19\n" +
-	"\bsince_ns\x18\f \x01(\x03R\asinceNs\x12\x17\n" +
-	"\aidle_ns\x18\r \x01(\x03R\x06idleNs\x12 \n" +
-	"\tlapses_ns\x18\x0e \x01(\x03H\x00R\blapsesNs\x88\x01\x01\x1a7\n" +
+	" \x03(\v2!.kornel.v1.ClaimInfo.MissingEntryR\amissing\x12\x1d\n" +
+	"\fvictim_count\x18\v \x01(\x03R\avictims\x12\x17\n" +
+	"\bsince_ns\x18\f \x01(\x03R\x05since\x12\x15\n" +
+	"\aidle_ns\x18\r \x01(\x03R\x04idle\x12\x1e\n" +
+	"\tlapses_ns\x18\x0e \x01(\x03H\x00R\x06lapses\x88\x01\x01\x1a7\n" +
 	"\tHeldEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\x03R\x05value:\x028\x01\x1a:\n" +
@@ -4067,17 +4076,18 @@ const file_kornel_v1_read_proto_rawDesc = "" +
 	"\fdomain_count\x18\x03 \x01(\x03R\vdomainCount\x12\x1d\n" +
 	"\n" +
 	"node_count\x18\x04 \x01(\x03R\tnodeCount\x12,\n" +
-	"\x12outside_node_count\x18\x05 \x01(\x03R\x10outsideNodeCount\"\xe5\x03\n" +
+	"\x12outside_node_count\x18\x05 \x01(\x03R\x10outsideNodeCount\"\xf1\x03\n" +
 	"\n" +
 	"DomainInfo\x12\x14\n" +
 	"\x05level\x18\x01 \x01(\tR\x05level\x12\x12\n" +
 	"\x04path\x18\x02 \x03(\tR\x04path\x12?\n" +
 	"\bcapacity\x18\x03 \x03(\v2#.kornel.v1.DomainInfo.CapacityEntryR\bcapacity\x123\n" +
 	"\x04free\x18\x04 \x03(\v2\x1f.kornel.v1.DomainInfo.FreeEntryR\x04free\x123\n" +
-	"\x04held\x18\x05 \x03(\v2\x1f.kornel.v1.DomainInfo.HeldEntryR\x04held\x12\x1d\n" +
+	"\x04held\x18\x05 \x03(\v2\x1f.kornel.v1.DomainInfo.HeldEntryR\x04held\x12\x19\n" +
 	"\n" +
-	"node_count\x18\x06 \x01(\x03R\tnodeCount\x124\n" +
-	"\x16schedulable_node_count\x18\a \x01(\x03R\x14schedulableNodeCount\x1a;\n" +
+	"node_count\x18\x06 \x01(\x03R\x05nodes\x120\n" +
+	"\x16schedulable_node_count\x18\a \x01(\x03R\x10schedulableNodes\x12\x12\n" +
+	"\x04name\x18\b \x01(\tR\x04name\x1a;\n" +
 	"\rCapacityEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\x03R\x05value:\x028\x01\x1a7\n" +

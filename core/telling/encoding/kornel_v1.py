@@ -148,7 +148,9 @@ encode_level: Final = ENCODERS.add(
 )
 
 encode_domain: Final = ENCODERS.add(
-    DomainView, read_pb2.DomainInfo, {"node_count": "nodes", "schedulable_node_count": "schedulable"}
+    DomainView,
+    read_pb2.DomainInfo,
+    {"node_count": "nodes", "schedulable_node_count": "schedulable", "name": made("/".join, "path")},
 )
 
 ENCODERS.add(DeviceHolder, read_pb2.DeviceHolder)

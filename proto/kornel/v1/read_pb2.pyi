@@ -1671,12 +1671,15 @@ class DomainInfo(_message.Message):
     HELD_FIELD_NUMBER: _builtins.int
     NODE_COUNT_FIELD_NUMBER: _builtins.int
     SCHEDULABLE_NODE_COUNT_FIELD_NUMBER: _builtins.int
+    NAME_FIELD_NUMBER: _builtins.int
     level: _builtins.str
     """The name of its level."""
     node_count: _builtins.int
     """Its nodes."""
     schedulable_node_count: _builtins.int
     """Those that take new work."""
+    name: _builtins.str
+    """The parts of the path with a slash between them."""
     @_builtins.property
     def path(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """The values of the attributes that make it, outermost first: a rack within its zone."""
@@ -1703,10 +1706,11 @@ class DomainInfo(_message.Message):
         held: _abc.Mapping[_builtins.str, _builtins.int] | None = ...,
         node_count: _builtins.int = ...,
         schedulable_node_count: _builtins.int = ...,
+        name: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["capacity", b"capacity", "free", b"free", "held", b"held", "level", b"level", "node_count", b"node_count", "path", b"path", "schedulable_node_count", b"schedulable_node_count"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["capacity", b"capacity", "free", b"free", "held", b"held", "level", b"level", "name", b"name", "node_count", b"node_count", "path", b"path", "schedulable_node_count", b"schedulable_node_count"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
