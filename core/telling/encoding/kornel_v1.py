@@ -139,6 +139,7 @@ ENCODERS.add(
     read_pb2.NodeSummary,
     {"allocation_count": made(len, "allocations"), "reservation_count": made(len, "reservations")},
     left_out=("host", "rack", "attributes", "domains", "devices", "foreign", "drained_by_shim", "operator_drain"),
+    unset=("stranded", "domain"),
 )
 
 encode_level: Final = ENCODERS.add(
