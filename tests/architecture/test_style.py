@@ -117,7 +117,7 @@ BOUNDS = {
     "core/domain": Bounds(0, 0, 0, 3, 0, 2_550),
     "core/engine": Bounds(0, 0, 0, 3.5, 0, 6_595),
     "core/journal": Bounds(0, 0, 0, 4, 0, 5_450),
-    "core/laws": Bounds(0, 0, 0, 5, 0, 580),
+    "core/laws": Bounds(0, 0, 0, 5, 0, 578),
     "core/metrics": Bounds(0, 0, 0, 6, 0, 1_900),
     "core/model": Bounds(0, 0, 0, 2, 0, 4_173),
     "core/policies": Bounds(0, 0, 0, 3, 0, 2_429),
