@@ -70,6 +70,9 @@ def make_spec(folder: Path, command: list[str], options: dict[str, Any]) -> JobS
         if not equals or not name:
             raise BadSpec(f"--env {pair!r} is not a variable; write NAME=VALUE")
         environment[name] = value
+    indexes, percent, most = options["array"].partition("%")
+    if percent and not (most.isascii() and most.isdigit() and len(most) <= 7 and int(most)):
+        raise BadSpec(f"--array {options['array']!r} does not say how many run at a time; write 1-100%4")
     mask = os.umask(0o022)
     os.umask(mask)
     spec = JobSpec(
@@ -84,7 +87,8 @@ def make_spec(folder: Path, command: list[str], options: dict[str, Any]) -> JobS
         memory=parse_bytes(options["memory"]),
         gpu=_write_whole(options["gpu"]),
         priority=options["priority"],
-        indexes=parse_indexes(options["array"]) if options["array"] else (),
+        indexes=parse_indexes(indexes) if indexes else (),
+        at_once=int(most) if most else 0,
         after=_parse_jobs("--after", options["after"]),
         after_any=_parse_jobs("--after-any", options["after_any"]),
         time_s=parse_duration(options["time_limit"]) if options["time_limit"] else 0.0,

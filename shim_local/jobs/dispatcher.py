@@ -107,14 +107,16 @@ class Dispatcher:
             if needed in spec.after and other.is_over and not other.is_done:
                 raise Refused(f"job {needed}, after which this one shall run, did not end well")
         held = not self._may_start(spec)
-        state = TaskState.HELD if held else TaskState.QUEUED
+        state = TaskState.HELD if held or spec.at_once else TaskState.QUEUED
         try:
             job = self.store.add_job(spec, self._now(), state, spec.indexes or (SINGLE,))
         except StoreUnwritable as error:
             raise Refused(str(error)) from None
         self.jobs[job.id] = job
         self._open[job.id] = len(job.tasks)
-        if not held:
+        if spec.at_once:
+            self._release_held(job)
+        elif not held:
             for task in job.tasks.values():
                 self._current[task.key] = task
                 self.core.request_room(job, task)
@@ -372,7 +374,10 @@ class Dispatcher:
         task.state, task.reason, task.stopping = state, reason, ""
         task.ended_s = at or self._now()
         self._open[job.id] -= 1
-        self._note_change(task, None if self._open[job.id] else lambda: self._close_job(job))
+        if not self._open[job.id]:
+            self._note_change(task, lambda: self._close_job(job))
+        else:
+            self._note_change(task, (lambda: self._release_held(job)) if job.spec.at_once else None)
 
     def _close_job(self, job: Job) -> None:
         if self.jobs.pop(job.id, None) is None:
@@ -386,8 +391,8 @@ class Dispatcher:
                 self._release_held(other)
 
     def _release_held(self, job: Job) -> None:
-        """Queues the held tasks of *job* if the jobs that they wait for are done, and cancels them if those can no
-        longer succeed."""
+        """Queues the held tasks of *job*, as many as it may have at a time, if the jobs that they wait for are done,
+        and cancels them if those can no longer succeed."""
         held = [task for task in job.tasks.values() if task.state is TaskState.HELD]
         if not held:
             return
@@ -398,7 +403,8 @@ class Dispatcher:
                     self._finish_task(job, task, TaskState.CANCELLED, f"job {number} did not end well")
                 return
         if self._may_start(job.spec):
-            for task in held:
+            begun = sum(task.state in (TaskState.QUEUED, TaskState.RUNNING) for task in job.tasks.values())
+            for task in held[: max(0, job.spec.at_once - begun) if job.spec.at_once else None]:
                 task.state = TaskState.QUEUED
                 self._current[task.key] = task
                 self._note_change(task, lambda task=task, key=task.key: self._request_room(job, task, key))  # type: ignore[misc]

@@ -39,6 +39,8 @@ class JobSpec:
     priority: int = 0
     indexes: tuple[int, ...] = ()
     """The indexes of an array; empty for a single task."""
+    at_once: int = 0
+    """The most tasks of an array that wait for room or run at a time; 0: any number."""
     after: tuple[int, ...] = ()
     """The jobs that have to succeed before this one starts."""
     after_any: tuple[int, ...] = ()
@@ -91,6 +93,7 @@ class JobSpec:
             self.kill_s,
             self.log_bytes,
             self.retries,
+            self.at_once,
         )
         if min(amounts) < 0:
             raise BadSpec("an amount is negative")
