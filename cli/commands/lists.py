@@ -24,7 +24,9 @@ from kornel.cli.text.cluster import (
     render_node,
     render_nodes,
     render_queues,
+    render_stranded,
     render_waits,
+    sort_stranded,
 )
 from kornel.cli.text.explain import describe_blocker
 from kornel.cli.text.screen import terminal_strokes
@@ -96,6 +98,9 @@ def nodes(
     by: Annotated[
         str, typer.Option("--by", metavar="LEVEL", help="Show domains of this level of the topology, such as rack.")
     ] = "",
+    sort: Annotated[
+        str, typer.Option("--sort", metavar="WHAT", help="stranded: what is free and no waiting ask can use, first.")
+    ] = "",
     types: Types = None,
     limit: Limit = 0,
     *,
@@ -103,8 +108,16 @@ def nodes(
 ) -> None:
     """Show nodes and how full they are, or with --by, domains such as racks and how full they are.
 
-    Exits 1 when no core answers or there is no such node or level.
+    With --sort stranded: what is free of the types that somebody waits for, although no ask that wants them fits there,
+    summed up by type and by domain. Exits 1 when no core answers or there is no such node or level.
     """
+    if sort not in ("", "stranded") or (sort and (node or by)):
+        raise refuse_input("--sort sorts all nodes by stranded, the only order but that of their names")
+    if sort:
+        with Reader(core.grpc, core.timeout) as reader:
+            nodes = reader.nodes(pb.ListNodesRequest(partition=core.partition, only_draining=draining, stranded=True))
+        core.show(sort_stranded(nodes, limit), lambda: render_stranded(nodes, limit))
+        return
     if by:
         if node or draining:
             raise refuse_input("--by shows whole domains: give it without NODE and --draining")

@@ -20,8 +20,8 @@ MOST_RECORDS: Final = 20
 
 
 def render_past(core: Core, name: str) -> str:
-    """Returns what the history has about the application or allocation key *name*, newest first. The text is empty if
-    there are no records or no history."""
+    """Returns what the history has about the application or allocation key *name*, newest first, or else why it was
+    refused. The text is empty if nothing is known."""
     try:
         with HistoryClient(core.grpc, core.timeout) as history:
             states = history.applications(pb.ListPastApplicationsRequest(application_id=name), MOST_RECORDS)
@@ -29,7 +29,7 @@ def render_past(core: Core, name: str) -> str:
             page = pb.HistoryPage()
             events = history.events(pb.ListEventsRequest(page=page, reference_id=name), MOST_RECORDS)
     except CoreUnreachable:
-        return ""
+        return _render_refused(core, name)
     shown = write_visibly(name)  # A line break in the name would look like the end of a line.
     parts = []
     if states:

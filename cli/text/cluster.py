@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Final
 
@@ -206,6 +206,44 @@ def render_nodes(found: pb.ListNodesResponse, strokes: Strokes, types: Sequence[
         return make_rows(found.nodes, cells)
 
     return join_lines([*fit_table(rows_with, BARS, ("reserved",)), *_say_more(found)])
+
+
+def sort_stranded(found: pb.ListNodesResponse, most: int) -> pb.ListNodesResponse:
+    """Returns the first *most* nodes (0: all) on which something is stranded, the largest part of what all nodes have
+    first."""
+    whole = _sum_amounts(node.capacity for node in found.nodes)
+
+    def find_share(node: pb.NodeSummary) -> float:
+        return max(amount / whole[name] for name, amount in node.stranded.items())
+
+    nodes = sorted((node for node in found.nodes if node.stranded), key=lambda node: (-find_share(node), node.node_id))
+    return pb.ListNodesResponse(nodes=nodes[: most or None])
+
+
+def render_stranded(found: pb.ListNodesResponse, most: int) -> str:
+    """Returns what is stranded: the sums by type, then by domain, then a row for each of the first *most* nodes."""
+    shown, whole = sort_stranded(found, most).nodes, _sum_amounts(node.available for node in found.nodes)
+    sums = _sum_amounts(node.stranded for node in found.nodes)
+    if not sums:
+        return "nothing is stranded: what is free of the types that somebody waits for can be used"
+    names = types_in_order([sums])
+    parts = (f"{format_quantity(name, sums[name])} of {format_quantity(name, whole[name])} {name}" for name in names)
+    lines = list(wrap_text(f"stranded, of what is free: {', '.join(parts)}"))
+    domains = {node.domain: None for node in found.nodes if node.domain and node.stranded}
+    rows = [(each, _sum_amounts(n.stranded for n in found.nodes if n.domain == each)) for each in sorted(domains)]
+    for head, listed in (("domain", rows), ("node", [(node.node_id, node.stranded) for node in shown])):
+        if listed:
+            cells = [(each, *(format_quantity(t, held.get(t, 0)) for t in names)) for each, held in listed]
+            lines += ["", *format_table([(head, *names), *cells])]
+    return join_lines(lines)
+
+
+def _sum_amounts(parts: Iterable[Mapping[str, int]]) -> dict[str, int]:
+    sums: dict[str, int] = {}
+    for part in parts:
+        for name, amount in part.items():
+            sums[name] = sums.get(name, 0) + amount
+    return sums
 
 
 def render_claims(found: pb.ListClaimsResponse, now_ns: int) -> str:

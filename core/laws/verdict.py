@@ -12,7 +12,7 @@ class Law(StrEnum):
     """The rules that a plan can break: the laws, then the invariants of A.1 that they leave open."""
 
     OPT_OUT_LAST = "law 1"
-    """A reluctant victim is taken although a less reluctant one would be enough (exhaustive check only)."""
+    """A reluctant victim is taken although a less reluctant one would be enough. The oracle of the rules tells."""
     GUARANTEE_KEPT = "law 2"
     """A queue ends below its guarantee, or further below it."""
     OTHER_APPLICATION = "law 3"
@@ -48,8 +48,6 @@ class Law(StrEnum):
     """A gang would be left with too few members to be of use."""
     UNIT_WHOLE = "invariant 20"
     """A gang that asks as a unit would hold places for some of its minimum only."""
-    APPLIED = "invariant 1"
-    """The records after a plan differ from those before by more than the plan."""
     NODE_USABLE = "usable node"
     """The ask cannot use the node, because it is not schedulable, or is held for an ask that comes first."""
 

@@ -51,6 +51,8 @@ _NOT_BY_PREEMPTION: Final = (WaitsFor.USER_LIMIT, WaitsFor.APPLICATION_SLOT, Wai
 
 _NOT_DUE: Final[dict[Allocation, None]] = {}
 """The empty mapping that all groups without due asks share; never changed."""
+_NO_ENTRIES: Final[list[tuple[int, int, int, Allocation]]] = []
+"""The empty heap that all groups without asks share; never changed."""
 
 
 class NodeRefusal(NamedTuple):
@@ -448,7 +450,7 @@ class AskGroup:
         """The key of the group among those of its application, which each of its asks has."""
         self.shape: Final[Shape] = key[0] if isinstance(key, tuple) else key
         self.number: Final = number
-        self._heap: list[tuple[int, int, int, Allocation]] = []
+        self._heap: list[tuple[int, int, int, Allocation]] = _NO_ENTRIES
         """A heap of (negative priority, creation, arrival, ask). No two entries are equal in the first three."""
         self._oldest_ns: int | None = None
         """The answer of :meth:`oldest_ns`, while it is known."""
@@ -482,7 +484,11 @@ class AskGroup:
 
     def add(self, ask: Allocation) -> bool:
         """Adds *ask*. Returns whether it comes before all others."""
-        heappush(self._heap, (-ask.spec.priority, ask.created_ns, ask.arrival, ask))
+        entry = (-ask.spec.priority, ask.created_ns, ask.arrival, ask)
+        if self._heap:
+            heappush(self._heap, entry)
+        else:
+            self._heap = [entry]
         ask.where = self
         self.size += 1
         if self._oldest_ns is not None and ask.created_ns < self._oldest_ns:
@@ -506,7 +512,7 @@ class AskGroup:
             self.scale_ups -= 1
         heap = self._heap
         if not self.size:
-            heap.clear()
+            self._heap = _NO_ENTRIES
         elif heap[0][3] is ask:
             heappop(heap)
         elif len(heap) > 64 and len(heap) > 4 * self.size:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from enum import StrEnum
+from functools import lru_cache
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from kornel.core.domain.application_states import AppState, StateEntry
@@ -26,8 +27,6 @@ nothing but a shape, which takes no memory of its own."""
 
 _RUNNING: Final = AppState.RUNNING
 """Kept as a constant, because reading a member from its class costs as much as a call."""
-_new: Final = tuple.__new__
-
 STARTS_WITHIN_NS: Final = 300 * 10**9
 ASKS_WITHIN_NS: Final = 60 * 10**9
 """The longest time for which an application of which only the originator runs counts as starting, and how long it does
@@ -60,6 +59,11 @@ class SpentKind(StrEnum):
 
 
 _REAL, _PREEMPTED, _PLACEHOLDER = SpentKind.REAL, SpentKind.PREEMPTED, SpentKind.PLACEHOLDER
+
+
+@lru_cache(maxsize=256)
+def _share_entry(now_ns: int, state: AppState) -> tuple[StateEntry]:
+    return (StateEntry(now_ns, state),)
 
 
 class Application:
@@ -209,8 +213,9 @@ class Application:
         """Set *state* and note the time."""
         self.state = state
         self.settled = state is _RUNNING
-        # The constructor of a named tuple would double its cost.
-        self.entered = (*self.entered[1 - STATES_KEPT :], _new(StateEntry, (now_ns, state)))
+        # Many applications come at once, and do not keep an entry each.
+        entry = _share_entry(now_ns, state)
+        self.entered = (*self.entered[1 - STATES_KEPT :], *entry) if self.entered else entry
         if self.settled and not self.started_ns:
             self.started_ns = now_ns
 

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kornel.core.domain.reasons import Unschedulable
@@ -48,6 +49,14 @@ Failures = tuple[Failure, ...]
 
 def add_failure(known: Failures, message: str, now_ns: int, times: int = 1) -> Failures:
     """Returns *known* with *message* counted so many *times* more."""
+    if not known and times == 1:
+        return _share_first(message, now_ns)
     before = sum([each.times for each in known if each.message == message])
     others = [each for each in known if each.message != message] if before else known
     return (*others[1 - KEPT :], Failure(message, before + times, now_ns))
+
+
+@lru_cache(maxsize=256)
+def _share_first(message: str, now_ns: int) -> Failures:
+    """Returns the same object for all that are refused at once, so that each of many asks does not keep its own."""
+    return (Failure(message, 1, now_ns),)

@@ -8,16 +8,16 @@ unless it is a message.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Final, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 from google.protobuf import json_format
-from google.protobuf.descriptor import Descriptor, FieldDescriptor
+from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import Message
 
 from kornel.core.rest.errors import RestError
 from kornel.core.rest.queries import read_positive, read_unsigned
 from kornel.core.service.machine.loop_time import in_turns
-from kornel.core.telling.encoding.documents import Schema, object_schema
+from kornel.core.telling.encoding.documents import DOCUMENTS, Schema, object_schema
 
 MessageT = TypeVar("MessageT", bound=Message)
 
@@ -92,7 +92,22 @@ def read_parameters(message: MessageT, given: Mapping[str, str]) -> MessageT:
     return message
 
 
-def message_schema(described: Descriptor) -> Schema:
+class MessageDocument(NamedTuple):
+    """Describes documents of one kind that are messages. ``write`` makes the document of a record."""
+
+    name: str
+    schema: Schema
+    write: Callable[[Any], dict[str, Any]]
+
+
+def document_of(name: str, message: type[Message], encode: Callable[[Any], Message]) -> MessageDocument:
+    """Returns the description of a *message*, which *encode* makes of a record; the schema has this *name*."""
+    found = MessageDocument(name, message_schema(message.DESCRIPTOR), lambda record: message_document(encode(record)))
+    DOCUMENTS[name] = found
+    return found
+
+
+def message_schema(described: Any) -> Schema:
     """Returns the schema of the documents that :func:`message_document` makes of the messages *described*."""
     shown = {field.json_name: _field_schema(field) for field in described.fields}
     return object_schema(shown, [field.json_name for field in described.fields if not field.has_presence])

@@ -10,7 +10,7 @@ from typing import Any, Final
 from kornel.core.rest.access import PERMISSIONS, Access, Proofs
 from kornel.core.rest.errors import ERROR
 from kornel.core.rest.rows import JSON_TYPE, NAME, Row, any_case
-from kornel.core.telling.encoding.documents import DOCUMENTS, Document, refer_to
+from kornel.core.telling.encoding.documents import DOCUMENTS, Named, refer_to
 
 _STATUS_TEXTS: Final = {405: "The path does not support this method.", 500: "The core failed while it answered."}
 _GUARD_TEXTS: Final = {
@@ -173,11 +173,11 @@ def _refusals_of(row: Row, names: list[str]) -> dict[int, str]:
     return texts
 
 
-def _part_of(item: Document[Any]) -> dict[str, Any]:
+def _part_of(item: Named) -> dict[str, Any]:
     """Returns the schema of an item with only those fields that the client names."""
     return {
         "type": "object",
-        "propertyNames": {"enum": list(item.rows)},
+        "propertyNames": {"enum": list(item.schema["properties"])},
         "description": "With the parameter fields, the item has only those fields.",
     }
 

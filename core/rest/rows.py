@@ -15,7 +15,7 @@ from starlette.types import ASGIApp
 
 from kornel.core.rest.access import Access
 from kornel.core.telling.encoding import values
-from kornel.core.telling.encoding.documents import Document, Schema, refer_to
+from kornel.core.telling.encoding.documents import Named, Schema, refer_to
 
 JSON_TYPE: Final = "application/json"
 YAML_TYPE: Final = "application/x-yaml"
@@ -49,7 +49,7 @@ class Row:
     path      a segment in braces stands for any value of that name
     identity  unique name, for generated clients; empty: OpenAPI leaves the row out, because it is not for programs
     tag       the part of the documentation that has the row
-    answer    a document, a list of documents, or JSON of this schema; ``None``: the answer is not JSON
+    answer    a document, a list of one kind of documents, or JSON of this schema; ``None``: the answer is not JSON
     errors    what statuses mean besides those that every row of this form has; empty: this row does not have it
     content   media types of a successful answer
     body      media type of the request's body; empty: it has none
@@ -62,7 +62,7 @@ class Row:
     path: str
     identity: str = ""
     tag: str = ""
-    answer: Document[Any] | list[Document[Any]] | Schema | None = None
+    answer: Named | list[Any] | Schema | None = None
     parameters: tuple[Parameter, ...] = ()
     errors: Mapping[int, str] = field(default_factory=dict)
     content: tuple[str, ...] = (JSON_TYPE,)
@@ -93,7 +93,7 @@ class Row:
         """The schema of a successful answer."""
         if isinstance(self.answer, list):
             return {"type": "array", "items": refer_to(self.answer[0])}
-        return refer_to(self.answer) if isinstance(self.answer, Document) else self.answer
+        return self.answer if self.answer is None or isinstance(self.answer, dict) else refer_to(self.answer)
 
 
 def rows_of(owners: Iterable[object]) -> list[tuple[Row, Handler]]:

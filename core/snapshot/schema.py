@@ -162,7 +162,7 @@ MEMBERS: Final = (
 MAPS: Final = (dict, OrderedDict, Counter, FreedAmounts, KindRecords)
 
 CONSTANTS: Final = {
-    **named_of(allocations, "NONE_REFUSED", "NONE_STUCK", "NO_VICTIMS", "_NOT_DUE"),
+    **named_of(allocations, "NONE_REFUSED", "NONE_STUCK", "NO_VICTIMS", "_NOT_DUE", "_NO_ENTRIES"),
     **named_of(
         applications,
         *("NOBODY_WAITS", "NOTHING_LENT", "NOTHING_SPENT", "NO_GROUPS", "NO_MEMBERS", "NO_REQUESTS", "NO_SAVERS"),

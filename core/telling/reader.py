@@ -37,6 +37,7 @@ from kornel.core.telling.nodes.node_views import (
     NodeHeads,
     NodeSummary,
     NodeView,
+    list_waiting,
     node_summary,
     node_view,
     nodes_by_id,
@@ -333,9 +334,11 @@ class PartitionReader:
         node = self._state.nodes.get(node_id)
         return node_view(self._state, node, self._kept.allocations) if node is not None else None
 
-    def node_summaries(self, after: str = "") -> Iterator[NodeSummary]:
-        """Shows the nodes whose IDs come after *after*, by ID, without their allocations."""
-        return (node_summary(self._state, node) for node in nodes_by_id(self._state, after))
+    def node_summaries(self, after: str = "", *, stranded: bool = False) -> Iterator[NodeSummary]:
+        """Shows the nodes whose IDs come after *after*, by ID, without their allocations, and with what is *stranded*
+        there."""
+        waiting = list_waiting(self._state) if stranded else None
+        return (node_summary(self._state, node, waiting) for node in nodes_by_id(self._state, after))
 
     def node_heads(self, render: Callable[[NodeView], bytes]) -> Iterator[tuple[bool, bytes]]:
         """Yields for each node, by ID, whether it is schedulable, and the result of *render* for the node without its

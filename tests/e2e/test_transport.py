@@ -90,15 +90,6 @@ async def refused(call: Any) -> tuple[grpc.StatusCode, str]:
 class TestBinding:
     """protocol.md 1.1 beyond the numbered cases."""
 
-    async def test_half_close_delivers_and_ends_well(self, reg: Core) -> None:
-        """Requests followed by a half-close are answered, then the stream ends OK."""
-        async with three_streams(reg) as (nodes, applications, allocations):
-            await with_application(nodes, applications)
-            await allocations.send(allocation_request(*(ask(f"k{n}", vcore=1) for n in range(20))))
-            await allocations.half_close()
-            assert (await allocations.end())[0] is Code.OK
-        assert len(keys(entry for response in allocations.got for entry in response.new)) == 20
-
     @pytest.mark.parametrize("method", STREAMS)
     async def test_a_stream_without_messages_ends_well(self, core: Core, method: str) -> None:
         """A stream that is closed before it was bound ends OK, registered or not."""
@@ -254,34 +245,6 @@ class TestOtherServices:
         status = await status_of(reg)
         assert status.partitions[0].total["vcore"] == largest
         assert status.partitions[0].queues[0].max["vcore"] == largest
-
-    async def test_configuration_update(self, reg: Core) -> None:
-        """A valid text replaces the queues, the same text changes nothing, both answer the checksum (case 15)."""
-        stub = configuration_pb2_grpc.ConfigurationServiceStub(reg.channel)
-        text = CONFIG.replace("name: a", "name: b")
-        first = await stub.UpdateConfiguration(configuration_pb2.UpdateConfigurationRequest(rm_id="rm-1", config=text))
-        again = await stub.UpdateConfiguration(configuration_pb2.UpdateConfigurationRequest(rm_id="rm-1", config=text))
-        assert (first.changed, again.changed) == (True, False)
-        status = await status_of(reg)
-        assert first.checksum == again.checksum == status.configuration_checksum
-        assert "root.b" in [queue.path for queue in status.partitions[0].queues]
-
-    async def test_configuration_update_that_drops_a_partition(self, core: Core) -> None:
-        """Applications of a partition that is no longer listed turn Failing, and their stream says so (5.4)."""
-        gpu = (
-            CONFIG
-            + "  - name: gpu\n    queues:\n      - name: root\n        submitacl: '*'\n        queues: [{name: a}]\n"
-        )
-        await core.register(config=gpu)
-        stub = configuration_pb2_grpc.ConfigurationServiceStub(core.channel)
-        async with Conversation.open(core.scheduler.UpdateApplication()) as applications:
-            await applications.send(application_request("app", partition="gpu"))
-            assert (await applications.receive()).accepted[0].applicationID == "app"
-            await stub.UpdateConfiguration(
-                configuration_pb2.UpdateConfigurationRequest(rm_id="rm-1", config=CONFIG), timeout=PATIENCE_S
-            )
-            (updated,) = (await applications.receive()).updated
-        assert (updated.state, updated.message) == ("Failing", "PartitionRemoved")
 
     async def test_configuration_update_refused(self, reg: Core) -> None:
         """A bad text is INVALID_ARGUMENT with its problems in the trailing metadata, and changes nothing (case 17)."""

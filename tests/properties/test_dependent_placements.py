@@ -13,27 +13,18 @@ from enum import StrEnum
 import pytest
 
 from kornel.core.domain.commands import (
-    AllocationSpec,
     AnswerCallbacks,
-    ApplicationSpec,
     AttachCallbacks,
     Command,
     NodeAction,
-    NodeSpec,
     PlacementKey,
     PredicatesAnswer,
-    RegisterManager,
-    ReleaseSpec,
     TerminationType,
-    UpdateAllocations,
-    UpdateApplications,
-    UpdateNodes,
 )
-from kornel.core.domain.effects import Allocated, PlacementVoid, PredicatesAsked, Released
-from kornel.core.domain.resources import Resources
-from kornel.core.engine.engine import Engine
+from kornel.core.domain.effects import Allocated, Effect, PlacementVoid, PredicatesAsked, Released
 from kornel.core.state.books import audit
 from kornel.core.state.waiting import pausing
+from tests.driven_core import DrivenCore
 from tests.examples import scale_examples
 from tests.kubernetes_rules import (
     AntiAffinity,
@@ -73,7 +64,7 @@ class Manner(StrEnum):
     """Not at all."""
 
 
-class PodShim:
+class PodShim(DrivenCore):
     """A shim with a random pace. ``history``: what the core decided, and what ended, in order."""
 
     def __init__(self, seed: int, manner: Manner, pods: int = 60) -> None:
@@ -84,53 +75,38 @@ class PodShim:
         self.history: list[Placed | Ended] = []
         self.running: dict[str, str] = {}
         """What the shim has in place."""
-        self.now_ns = 0
         self._read: set[tuple[str, str]] = set()
         """The allocations that were read, each with its node."""
         self._unread_questions: deque[PredicatesAsked | PlacementVoid] = deque()
         self._unread_allocations: deque[Allocated | Released] = deque()
         self._unsent: deque[AnswerCallbacks] = deque()
-        self.engine = Engine()
         policy = dice.choice(("fair", "binpacking"))
         queue = "{name: root, submitacl: '*', queues: [{name: a}, {name: b}]}"
-        self.send(
-            RegisterManager(
-                RM, f"partitions: [{{name: default, nodesortpolicy: {{type: {policy}}}, queues: [{queue}]}}]"
-            )
-        )
+        super().__init__(f"partitions: [{{name: default, nodesortpolicy: {{type: {policy}}}, queues: [{queue}]}}]")
         awaits = manner in (Manner.AWAITS, Manner.HASTY)
-        self.send(AttachCallbacks(RM, predicates=True, timeout_ns=TIMEOUT_NS, awaits_placements=awaits))
-        size = Resources({"vcore": dice.randint(4, 20)})
-        self.send(
-            UpdateNodes(RM, tuple(NodeSpec(n, NodeAction.CREATE, PARTITION, capacity=size) for n in self.topology))
-        )
-        self.send(
-            UpdateApplications(
-                RM,
-                tuple(
-                    ApplicationSpec(f"app{n}", "root." + "ab"[n % 2], PARTITION, user="u") for n in range(APPLICATIONS)
-                ),
-            )
-        )
+        self.apply(AttachCallbacks(RM, predicates=True, timeout_ns=TIMEOUT_NS, awaits_placements=awaits))
+        size = dice.randint(4, 20)
+        for name in self.topology:
+            self.node(name, {"vcore": size})
+        for n in range(APPLICATIONS):
+            self.application(f"app{n}", "root." + "ab"[n % 2])
 
-    def send(self, command: Command) -> None:
-        self._hear(self.engine.apply(command, self.now_ns))
+    def apply(self, command: Command) -> list[Effect]:
+        effects = super().apply(command)
+        self._hear(effects)
+        return effects
 
-    def cycle(self) -> None:
+    def decide(self) -> None:
         self._hear(self.engine.cycle(self.now_ns, self.dice.randint(1, 40)).effects)
 
-    def submit(self, pod: Pod) -> None:
+    def ask(self, pod: Pod) -> None:
         dependent = self.manner in (Manner.TAGS, Manner.AT_ONCE, Manner.AWAITS, Manner.HASTY) and self._depends(pod)
-        spec = AllocationSpec(
-            pod.key, self._application(pod.key), PARTITION, Resources({"vcore": 1}), dependent=dependent
-        )  # fmt: skip
-        self.send(UpdateAllocations(RM, (spec,)))
+        self.submit(self._application(pod.key), [pod.key], {"vcore": 1}, dependent=dependent)
 
     def end(self, key: str, termination: TerminationType = TerminationType.STOPPED_BY_RM) -> None:
         del self.running[key]
         self.history.append(Ended(key))
-        release = ReleaseSpec(PARTITION, self._application(key), key, termination)
-        self.send(UpdateAllocations(RM, releases=(release,)))
+        self.release(self._application(key), key, kind=termination)
 
     def run(self, steps: int) -> None:
         """Submit everything, and do anything in between; then let it come to rest."""
@@ -141,23 +117,23 @@ class PodShim:
             what = dice.random()
             if what < 0.2 and waiting:
                 for _ in range(min(len(waiting), dice.choice((1, 1, 10)))):
-                    self.submit(waiting.popleft())
+                    self.ask(waiting.popleft())
             elif what < 0.4:
-                self.cycle()
+                self.decide()
             elif what < 0.95:
                 self._do_something()
             elif self._settled_keys():
                 ends = dice.choice((TerminationType.STOPPED_BY_RM, TerminationType.SCHEDULING_FAILED_ON_RM))
                 self.end(dice.choice(self._settled_keys()), ends)
         while waiting:
-            self.submit(waiting.popleft())
+            self.ask(waiting.popleft())
         self.come_to_rest()
 
     def come_to_rest(self) -> None:
         """Goes on until nothing was placed for longer than the core leaves nodes out after refusals."""
         placed, since_ns = -1, self.now_ns
         while True:
-            self.cycle()
+            self.decide()
             if self._do_something():
                 continue
             if len(self.history) != placed:
@@ -226,9 +202,9 @@ class PodShim:
         """Sends what was ready first, or, among answers to what does not depend, any other."""
         if self.manner is Manner.ANSWERS and self.dice.random() < 0.3:
             self._unsent.rotate(-self.dice.randrange(len(self._unsent)))
-        self.send(self._unsent.popleft())
+        self.apply(self._unsent.popleft())
 
-    def _hear(self, effects: list[object]) -> None:
+    def _hear(self, effects: list[Effect]) -> None:
         for effect in effects:
             if isinstance(effect, PredicatesAsked | PlacementVoid):
                 self._unread_questions.append(effect)
@@ -291,17 +267,13 @@ def test_as_many_run_as_the_rule_allows(manner: Manner, rule: Pod, most: int) ->
     """Waiting for one another loses nothing: every pod that may run does."""
     shim = PodShim(1, manner, pods=0)
     shim.topology = {f"m{n}": {"hostname": f"m{n}", "zone": f"z{n % 3}"} for n in range(6)}
-    shim.send(
-        UpdateNodes(
-            RM,
-            tuple(NodeSpec(n, NodeAction.CREATE, PARTITION, capacity=Resources({"vcore": 5})) for n in shim.topology),
-        )
-    )
-    for node in [name for name in shim.engine.partition(PARTITION).nodes if name not in shim.topology]:
-        shim.send(UpdateNodes(RM, (NodeSpec(node, NodeAction.DECOMISSION, PARTITION),)))
+    for name in shim.topology:
+        shim.node(name, {"vcore": 5})
+    for node in [name for name in shim.state.nodes if name not in shim.topology]:
+        shim.node(node, action=NodeAction.DECOMISSION)
     shim.pods = {f"p{n}": Pod(f"p{n}", rule.label, rule.anti_affinity, rule.spread, rule.host_port) for n in range(40)}
     for pod in shim.pods.values():
-        shim.submit(pod)
+        shim.ask(pod)
     shim.come_to_rest()
     assert shim.violations() == []
     assert len(shim.running) == most

@@ -1101,8 +1101,10 @@ type JournalBeginning struct {
 	ReservationDelayNs *int64 `protobuf:"varint,3,opt,name=reservation_delay_ns,json=reservationDelayNs,proto3,oneof" json:"reservation_delay_ns,omitempty"`
 	// How many of a hundred nodes may be kept free so.
 	ReservationPercent int64 `protobuf:"zigzag64,4,opt,name=reservation_percent,json=reservationPercent,proto3" json:"reservation_percent,omitempty"`
-	unknownFields      protoimpl.UnknownFields
-	sizeCache          protoimpl.SizeCache
+	// How many ended applications each partition remembers. Absent: the default.
+	Ended         *int64 `protobuf:"varint,5,opt,name=ended,proto3,oneof" json:"ended,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *JournalBeginning) Reset() {
@@ -1159,6 +1161,13 @@ func (x *JournalBeginning) GetReservationDelayNs() int64 {
 func (x *JournalBeginning) GetReservationPercent() int64 {
 	if x != nil {
 		return x.ReservationPercent
+	}
+	return 0
+}
+
+func (x *JournalBeginning) GetEnded() int64 {
+	if x != nil && x.Ended != nil {
+		return *x.Ended
 	}
 	return 0
 }
@@ -3585,13 +3594,15 @@ const file_kornel_v1_journal_proto_rawDesc = "" +
 	"file_holds\x18\x03 \x01(\bR\tfileHolds\x123\n" +
 	"\x04last\x18\x04 \x01(\v2\x1f.kornel.v1.JournalConfigurationR\x04last\x123\n" +
 	"\tlast_text\x18\x05 \x01(\v2\x16.kornel.v1.JournalTextR\blastText\x126\n" +
-	"\brollback\x18\x06 \x01(\v2\x1a.kornel.v1.JournalRollbackR\brollback\"\xc5\x01\n" +
+	"\brollback\x18\x06 \x01(\v2\x1a.kornel.v1.JournalRollbackR\brollback\"\xea\x01\n" +
 	"\x10JournalBeginning\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\tR\aversion\x12\x16\n" +
 	"\x06afresh\x18\x02 \x01(\bR\x06afresh\x125\n" +
 	"\x14reservation_delay_ns\x18\x03 \x01(\x03H\x00R\x12reservationDelayNs\x88\x01\x01\x12/\n" +
-	"\x13reservation_percent\x18\x04 \x01(\x12R\x12reservationPercentB\x17\n" +
-	"\x15_reservation_delay_ns\"\xf8\x04\n" +
+	"\x13reservation_percent\x18\x04 \x01(\x12R\x12reservationPercent\x12\x19\n" +
+	"\x05ended\x18\x05 \x01(\x03H\x01R\x05ended\x88\x01\x01B\x17\n" +
+	"\x15_reservation_delay_nsB\b\n" +
+	"\x06_ended\"\xf8\x04\n" +
 	"\x0eJournalCommand\x12<\n" +
 	"\bregister\x18\x01 \x01(\v2\x1e.kornel.v1.JournalRegistrationH\x00R\bregister\x12B\n" +
 	"\n" +

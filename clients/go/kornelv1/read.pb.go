@@ -1289,7 +1289,9 @@ type ListNodesRequest struct {
 	// Most nodes in the answer. 0: 500. 5,000 are the most.
 	PageSize int32 `protobuf:"varint,3,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
 	// next_page_token of the page before. Empty: the first page.
-	PageToken     string `protobuf:"bytes,4,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	PageToken string `protobuf:"bytes,4,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	// Whether to say what is stranded on each node.
+	Stranded      bool `protobuf:"varint,5,opt,name=stranded,proto3" json:"stranded,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1350,6 +1352,13 @@ func (x *ListNodesRequest) GetPageToken() string {
 		return x.PageToken
 	}
 	return ""
+}
+
+func (x *ListNodesRequest) GetStranded() bool {
+	if x != nil {
+		return x.Stranded
+	}
+	return false
 }
 
 // A page of nodes.
@@ -1426,8 +1435,12 @@ type NodeSummary struct {
 	AllocationCount int64 `protobuf:"varint,7,opt,name=allocation_count,json=allocationCount,proto3" json:"allocation_count,omitempty"`
 	// Asks it is kept free for.
 	ReservationCount int64 `protobuf:"varint,8,opt,name=reservation_count,json=reservationCount,proto3" json:"reservation_count,omitempty"`
-	unknownFields    protoimpl.UnknownFields
-	sizeCache        protoimpl.SizeCache
+	// If asked for: what is free of types that somebody waits for, although no ask that wants them fits there.
+	Stranded map[string]int64 `protobuf:"bytes,9,rep,name=stranded,proto3" json:"stranded,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"`
+	// If asked for: its innermost domain of the topology, such as "a/r7". Empty: it is in none.
+	Domain        string `protobuf:"bytes,10,opt,name=domain,proto3" json:"domain,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *NodeSummary) Reset() {
@@ -1514,6 +1527,20 @@ func (x *NodeSummary) GetReservationCount() int64 {
 		return x.ReservationCount
 	}
 	return 0
+}
+
+func (x *NodeSummary) GetStranded() map[string]int64 {
+	if x != nil {
+		return x.Stranded
+	}
+	return nil
+}
+
+func (x *NodeSummary) GetDomain() string {
+	if x != nil {
+		return x.Domain
+	}
+	return ""
 }
 
 // Which node to read.
@@ -2144,9 +2171,9 @@ type ClaimInfo struct {
 	// Its application.
 	ApplicationId string `protobuf:"bytes,2,opt,name=application_id,json=applicationId,proto3" json:"application_id,omitempty"`
 	// Queue of the application.
-	Queue string `protobuf:"bytes,3,opt,name=queue,proto3" json:"queue,omitempty"`
+	Queue string `protobuf:"bytes,3,opt,name=queue,json=queueName,proto3" json:"queue,omitempty"`
 	// Task group of the ask. Empty: it has none.
-	TaskGroup string `protobuf:"bytes,4,opt,name=task_group,json=taskGroup,proto3" json:"task_group,omitempty"`
+	TaskGroup string `protobuf:"bytes,4,opt,name=task_group,json=taskGroupName,proto3" json:"task_group,omitempty"`
 	// "firm": allocations left or leave for the ask, or the shim is being asked about it. "saved": it collects what ends.
 	Kind string `protobuf:"bytes,5,opt,name=kind,proto3" json:"kind,omitempty"`
 	// Why room is kept: "asked", "gang", "required-node", "preemption" or "age".
@@ -2162,13 +2189,13 @@ type ClaimInfo struct {
 	// Part of "held" that is not free yet. A missing type is 0.
 	Missing map[string]int64 `protobuf:"bytes,10,rep,name=missing,proto3" json:"missing,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"`
 	// Victims that have yet to leave for the ask, or for its gang.
-	VictimCount int64 `protobuf:"varint,11,opt,name=victim_count,json=victimCount,proto3" json:"victim_count,omitempty"`
+	VictimCount int64 `protobuf:"varint,11,opt,name=victim_count,json=victims,proto3" json:"victim_count,omitempty"`
 	// When the claim was made; where the shim is being asked, when the ask came.
-	SinceNs int64 `protobuf:"varint,12,opt,name=since_ns,json=sinceNs,proto3" json:"since_ns,omitempty"`
+	SinceNs int64 `protobuf:"varint,12,opt,name=since_ns,json=since,proto3" json:"since_ns,omitempty"`
 	// For how long the claim has made no progress. For reason "age", only time in which it keeps others back counts.
-	IdleNs int64 `protobuf:"varint,13,opt,name=idle_ns,json=idleNs,proto3" json:"idle_ns,omitempty"`
+	IdleNs int64 `protobuf:"varint,13,opt,name=idle_ns,json=idle,proto3" json:"idle_ns,omitempty"`
 	// The earliest time at which the claim can lapse. Absent: it does not lapse.
-	LapsesNs      *int64 `protobuf:"varint,14,opt,name=lapses_ns,json=lapsesNs,proto3,oneof" json:"lapses_ns,omitempty"`
+	LapsesNs      *int64 `protobuf:"varint,14,opt,name=lapses_ns,json=lapses,proto3,oneof" json:"lapses_ns,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2397,11 +2424,13 @@ type DomainInfo struct {
 	// Part of "free" that is held for asks that wait for it.
 	Held map[string]int64 `protobuf:"bytes,5,rep,name=held,proto3" json:"held,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"`
 	// Its nodes.
-	NodeCount int64 `protobuf:"varint,6,opt,name=node_count,json=nodeCount,proto3" json:"node_count,omitempty"`
+	NodeCount int64 `protobuf:"varint,6,opt,name=node_count,json=nodes,proto3" json:"node_count,omitempty"`
 	// Those that take new work.
-	SchedulableNodeCount int64 `protobuf:"varint,7,opt,name=schedulable_node_count,json=schedulableNodeCount,proto3" json:"schedulable_node_count,omitempty"`
-	unknownFields        protoimpl.UnknownFields
-	sizeCache            protoimpl.SizeCache
+	SchedulableNodeCount int64 `protobuf:"varint,7,opt,name=schedulable_node_count,json=schedulableNodes,proto3" json:"schedulable_node_count,omitempty"`
+	// The parts of the path with a slash between them.
+	Name          string `protobuf:"bytes,8,opt,name=name,proto3" json:"name,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *DomainInfo) Reset() {
@@ -2481,6 +2510,13 @@ func (x *DomainInfo) GetSchedulableNodeCount() int64 {
 		return x.SchedulableNodeCount
 	}
 	return 0
+}
+
+func (x *DomainInfo) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
 }
 
 // No choice so far.
@@ -3951,16 +3987,17 @@ const file_kornel_v1_read_proto_rawDesc = "" +
 	"\tpreempted\x18\b \x01(\bR\tpreempted\x1a<\n" +
 	"\x0eResourcesEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\x03R\x05value:\x028\x01\"\x91\x01\n" +
+	"\x05value\x18\x02 \x01(\x03R\x05value:\x028\x01\"\xad\x01\n" +
 	"\x10ListNodesRequest\x12\x1c\n" +
 	"\tpartition\x18\x01 \x01(\tR\tpartition\x12#\n" +
 	"\ronly_draining\x18\x02 \x01(\bR\fonlyDraining\x12\x1b\n" +
 	"\tpage_size\x18\x03 \x01(\x05R\bpageSize\x12\x1d\n" +
 	"\n" +
-	"page_token\x18\x04 \x01(\tR\tpageToken\"i\n" +
+	"page_token\x18\x04 \x01(\tR\tpageToken\x12\x1a\n" +
+	"\bstranded\x18\x05 \x01(\bR\bstranded\"i\n" +
 	"\x11ListNodesResponse\x12,\n" +
 	"\x05nodes\x18\x01 \x03(\v2\x16.kornel.v1.NodeSummaryR\x05nodes\x12&\n" +
-	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\xa4\x05\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\xbb\x06\n" +
 	"\vNodeSummary\x12\x17\n" +
 	"\anode_id\x18\x01 \x01(\tR\x06nodeId\x12 \n" +
 	"\vschedulable\x18\x02 \x01(\bR\vschedulable\x12@\n" +
@@ -3969,7 +4006,10 @@ const file_kornel_v1_read_proto_rawDesc = "" +
 	"\boccupied\x18\x05 \x03(\v2$.kornel.v1.NodeSummary.OccupiedEntryR\boccupied\x12C\n" +
 	"\tavailable\x18\x06 \x03(\v2%.kornel.v1.NodeSummary.AvailableEntryR\tavailable\x12)\n" +
 	"\x10allocation_count\x18\a \x01(\x03R\x0fallocationCount\x12+\n" +
-	"\x11reservation_count\x18\b \x01(\x03R\x10reservationCount\x1a;\n" +
+	"\x11reservation_count\x18\b \x01(\x03R\x10reservationCount\x12@\n" +
+	"\bstranded\x18\t \x03(\v2$.kornel.v1.NodeSummary.StrandedEntryR\bstranded\x12\x16\n" +
+	"\x06domain\x18\n" +
+	" \x01(\tR\x06domain\x1a;\n" +
 	"\rCapacityEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\x03R\x05value:\x028\x01\x1a<\n" +
@@ -3980,6 +4020,9 @@ const file_kornel_v1_read_proto_rawDesc = "" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\x03R\x05value:\x028\x01\x1a<\n" +
 	"\x0eAvailableEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\x03R\x05value:\x028\x01\x1a;\n" +
+	"\rStrandedEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\x03R\x05value:\x028\x01\"G\n" +
 	"\x0eGetNodeRequest\x12\x1c\n" +
@@ -4034,13 +4077,13 @@ const file_kornel_v1_read_proto_rawDesc = "" +
 	"page_token\x18\x06 \x01(\tR\tpageToken\"j\n" +
 	"\x12ListClaimsResponse\x12,\n" +
 	"\x06claims\x18\x01 \x03(\v2\x14.kornel.v1.ClaimInfoR\x06claims\x12&\n" +
-	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\xdc\x04\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\xda\x04\n" +
 	"\tClaimInfo\x12%\n" +
 	"\x0eallocation_key\x18\x01 \x01(\tR\rallocationKey\x12%\n" +
-	"\x0eapplication_id\x18\x02 \x01(\tR\rapplicationId\x12\x14\n" +
-	"\x05queue\x18\x03 \x01(\tR\x05queue\x12\x1d\n" +
+	"\x0eapplication_id\x18\x02 \x01(\tR\rapplicationId\x12\x18\n" +
+	"\x05queue\x18\x03 \x01(\tR\tqueueName\x12!\n" +
 	"\n" +
-	"task_group\x18\x04 \x01(\tR\ttaskGroup\x12\x12\n" +
+	"task_group\x18\x04 \x01(\tR\rtaskGroupName\x12\x12\n" +
 	"\x04kind\x18\x05 \x01(\tR\x04kind\x12\x16\n" +
 	"\x06reason\x18\x06 \x01(\tR\x06reason\x12\x1d\n" +
 	"\n" +
@@ -4048,11 +4091,11 @@ const file_kornel_v1_read_proto_rawDesc = "" +
 	"\x05place\x18\b \x01(\tR\x05place\x122\n" +
 	"\x04held\x18\t \x03(\v2\x1e.kornel.v1.ClaimInfo.HeldEntryR\x04held\x12;\n" +
 	"\amissing\x18\n" +
-	" \x03(\v2!.kornel.v1.ClaimInfo.MissingEntryR\amissing\x12!\n" +
-	"\fvictim_count\x18\v \x01(\x03R\vvictimCount\x12\x19\n" +
-	"\bsince_ns\x18\f \x01(\x03R\asinceNs\x12\x17\n" +
-	"\aidle_ns\x18\r \x01(\x03R\x06idleNs\x12 \n" +
-	"\tlapses_ns\x18\x0e \x01(\x03H\x00R\blapsesNs\x88\x01\x01\x1a7\n" +
+	" \x03(\v2!.kornel.v1.ClaimInfo.MissingEntryR\amissing\x12\x1d\n" +
+	"\fvictim_count\x18\v \x01(\x03R\avictims\x12\x17\n" +
+	"\bsince_ns\x18\f \x01(\x03R\x05since\x12\x15\n" +
+	"\aidle_ns\x18\r \x01(\x03R\x04idle\x12\x1e\n" +
+	"\tlapses_ns\x18\x0e \x01(\x03H\x00R\x06lapses\x88\x01\x01\x1a7\n" +
 	"\tHeldEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\x03R\x05value:\x028\x01\x1a:\n" +
@@ -4067,17 +4110,18 @@ const file_kornel_v1_read_proto_rawDesc = "" +
 	"\fdomain_count\x18\x03 \x01(\x03R\vdomainCount\x12\x1d\n" +
 	"\n" +
 	"node_count\x18\x04 \x01(\x03R\tnodeCount\x12,\n" +
-	"\x12outside_node_count\x18\x05 \x01(\x03R\x10outsideNodeCount\"\xe5\x03\n" +
+	"\x12outside_node_count\x18\x05 \x01(\x03R\x10outsideNodeCount\"\xf1\x03\n" +
 	"\n" +
 	"DomainInfo\x12\x14\n" +
 	"\x05level\x18\x01 \x01(\tR\x05level\x12\x12\n" +
 	"\x04path\x18\x02 \x03(\tR\x04path\x12?\n" +
 	"\bcapacity\x18\x03 \x03(\v2#.kornel.v1.DomainInfo.CapacityEntryR\bcapacity\x123\n" +
 	"\x04free\x18\x04 \x03(\v2\x1f.kornel.v1.DomainInfo.FreeEntryR\x04free\x123\n" +
-	"\x04held\x18\x05 \x03(\v2\x1f.kornel.v1.DomainInfo.HeldEntryR\x04held\x12\x1d\n" +
+	"\x04held\x18\x05 \x03(\v2\x1f.kornel.v1.DomainInfo.HeldEntryR\x04held\x12\x19\n" +
 	"\n" +
-	"node_count\x18\x06 \x01(\x03R\tnodeCount\x124\n" +
-	"\x16schedulable_node_count\x18\a \x01(\x03R\x14schedulableNodeCount\x1a;\n" +
+	"node_count\x18\x06 \x01(\x03R\x05nodes\x120\n" +
+	"\x16schedulable_node_count\x18\a \x01(\x03R\x10schedulableNodes\x12\x12\n" +
+	"\x04name\x18\b \x01(\tR\x04name\x1a;\n" +
 	"\rCapacityEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\x03R\x05value:\x028\x01\x1a7\n" +
@@ -4226,7 +4270,7 @@ func file_kornel_v1_read_proto_rawDescGZIP() []byte {
 }
 
 var file_kornel_v1_read_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_kornel_v1_read_proto_msgTypes = make([]protoimpl.MessageInfo, 73)
+var file_kornel_v1_read_proto_msgTypes = make([]protoimpl.MessageInfo, 74)
 var file_kornel_v1_read_proto_goTypes = []any{
 	(ApplicationKind)(0),                // 0: kornel.v1.ApplicationKind
 	(RefusalKind)(0),                    // 1: kornel.v1.RefusalKind
@@ -4294,15 +4338,16 @@ var file_kornel_v1_read_proto_goTypes = []any{
 	nil,                                 // 63: kornel.v1.NodeSummary.AllocatedEntry
 	nil,                                 // 64: kornel.v1.NodeSummary.OccupiedEntry
 	nil,                                 // 65: kornel.v1.NodeSummary.AvailableEntry
-	nil,                                 // 66: kornel.v1.GetNodeResponse.AttributesEntry
-	nil,                                 // 67: kornel.v1.ClaimInfo.HeldEntry
-	nil,                                 // 68: kornel.v1.ClaimInfo.MissingEntry
-	nil,                                 // 69: kornel.v1.DomainInfo.CapacityEntry
-	nil,                                 // 70: kornel.v1.DomainInfo.FreeEntry
-	nil,                                 // 71: kornel.v1.DomainInfo.HeldEntry
-	nil,                                 // 72: kornel.v1.ListRefusalsResponse.CountsEntry
-	nil,                                 // 73: kornel.v1.FindQueueRequest.TagsEntry
-	nil,                                 // 74: kornel.v1.PreemptionKind.OutcomesEntry
+	nil,                                 // 66: kornel.v1.NodeSummary.StrandedEntry
+	nil,                                 // 67: kornel.v1.GetNodeResponse.AttributesEntry
+	nil,                                 // 68: kornel.v1.ClaimInfo.HeldEntry
+	nil,                                 // 69: kornel.v1.ClaimInfo.MissingEntry
+	nil,                                 // 70: kornel.v1.DomainInfo.CapacityEntry
+	nil,                                 // 71: kornel.v1.DomainInfo.FreeEntry
+	nil,                                 // 72: kornel.v1.DomainInfo.HeldEntry
+	nil,                                 // 73: kornel.v1.ListRefusalsResponse.CountsEntry
+	nil,                                 // 74: kornel.v1.FindQueueRequest.TagsEntry
+	nil,                                 // 75: kornel.v1.PreemptionKind.OutcomesEntry
 }
 var file_kornel_v1_read_proto_depIdxs = []int32{
 	6,  // 0: kornel.v1.ListQueuesResponse.queues:type_name -> kornel.v1.QueueInfo
@@ -4331,65 +4376,66 @@ var file_kornel_v1_read_proto_depIdxs = []int32{
 	63, // 23: kornel.v1.NodeSummary.allocated:type_name -> kornel.v1.NodeSummary.AllocatedEntry
 	64, // 24: kornel.v1.NodeSummary.occupied:type_name -> kornel.v1.NodeSummary.OccupiedEntry
 	65, // 25: kornel.v1.NodeSummary.available:type_name -> kornel.v1.NodeSummary.AvailableEntry
-	17, // 26: kornel.v1.GetNodeResponse.summary:type_name -> kornel.v1.NodeSummary
-	66, // 27: kornel.v1.GetNodeResponse.attributes:type_name -> kornel.v1.GetNodeResponse.AttributesEntry
-	14, // 28: kornel.v1.GetNodeResponse.allocations:type_name -> kornel.v1.AllocationInfo
-	20, // 29: kornel.v1.GetNodeResponse.devices:type_name -> kornel.v1.DeviceInfo
-	21, // 30: kornel.v1.DeviceInfo.holders:type_name -> kornel.v1.DeviceHolder
-	27, // 31: kornel.v1.ListDomainsResponse.levels:type_name -> kornel.v1.TopologyLevel
-	28, // 32: kornel.v1.ListDomainsResponse.domains:type_name -> kornel.v1.DomainInfo
-	26, // 33: kornel.v1.ListClaimsResponse.claims:type_name -> kornel.v1.ClaimInfo
-	67, // 34: kornel.v1.ClaimInfo.held:type_name -> kornel.v1.ClaimInfo.HeldEntry
-	68, // 35: kornel.v1.ClaimInfo.missing:type_name -> kornel.v1.ClaimInfo.MissingEntry
-	69, // 36: kornel.v1.DomainInfo.capacity:type_name -> kornel.v1.DomainInfo.CapacityEntry
-	70, // 37: kornel.v1.DomainInfo.free:type_name -> kornel.v1.DomainInfo.FreeEntry
-	71, // 38: kornel.v1.DomainInfo.held:type_name -> kornel.v1.DomainInfo.HeldEntry
-	31, // 39: kornel.v1.GetHealthReportResponse.checks:type_name -> kornel.v1.HealthCheckResult
-	1,  // 40: kornel.v1.ListRefusalsRequest.kind:type_name -> kornel.v1.RefusalKind
-	34, // 41: kornel.v1.ListRefusalsResponse.refusals:type_name -> kornel.v1.Refusal
-	72, // 42: kornel.v1.ListRefusalsResponse.counts:type_name -> kornel.v1.ListRefusalsResponse.CountsEntry
-	1,  // 43: kornel.v1.Refusal.kind:type_name -> kornel.v1.RefusalKind
-	37, // 44: kornel.v1.FindNamesResponse.found:type_name -> kornel.v1.FoundName
-	73, // 45: kornel.v1.FindQueueRequest.tags:type_name -> kornel.v1.FindQueueRequest.TagsEntry
-	42, // 46: kornel.v1.GetHoldsResponse.drained_nodes:type_name -> kornel.v1.HeldNode
-	43, // 47: kornel.v1.GetHoldsResponse.manager:type_name -> kornel.v1.HeldManager
-	44, // 48: kornel.v1.GetHoldsResponse.rollback:type_name -> kornel.v1.HeldRollback
-	47, // 49: kornel.v1.ListPreemptionKindsResponse.kinds:type_name -> kornel.v1.PreemptionKind
-	74, // 50: kornel.v1.PreemptionKind.outcomes:type_name -> kornel.v1.PreemptionKind.OutcomesEntry
-	48, // 51: kornel.v1.PreemptionKind.OutcomesEntry.value:type_name -> kornel.v1.PreemptionEnding
-	2,  // 52: kornel.v1.ReadService.ListQueues:input_type -> kornel.v1.ListQueuesRequest
-	4,  // 53: kornel.v1.ReadService.GetQueue:input_type -> kornel.v1.GetQueueRequest
-	7,  // 54: kornel.v1.ReadService.ListApplications:input_type -> kornel.v1.ListApplicationsRequest
-	10, // 55: kornel.v1.ReadService.GetApplication:input_type -> kornel.v1.GetApplicationRequest
-	15, // 56: kornel.v1.ReadService.ListNodes:input_type -> kornel.v1.ListNodesRequest
-	18, // 57: kornel.v1.ReadService.GetNode:input_type -> kornel.v1.GetNodeRequest
-	22, // 58: kornel.v1.ReadService.ListDomains:input_type -> kornel.v1.ListDomainsRequest
-	24, // 59: kornel.v1.ReadService.ListClaims:input_type -> kornel.v1.ListClaimsRequest
-	29, // 60: kornel.v1.ReadService.GetHealthReport:input_type -> kornel.v1.GetHealthReportRequest
-	32, // 61: kornel.v1.ReadService.ListRefusals:input_type -> kornel.v1.ListRefusalsRequest
-	35, // 62: kornel.v1.ReadService.FindNames:input_type -> kornel.v1.FindNamesRequest
-	38, // 63: kornel.v1.ReadService.FindQueue:input_type -> kornel.v1.FindQueueRequest
-	40, // 64: kornel.v1.ReadService.GetHolds:input_type -> kornel.v1.GetHoldsRequest
-	45, // 65: kornel.v1.ReadService.ListPreemptionKinds:input_type -> kornel.v1.ListPreemptionKindsRequest
-	3,  // 66: kornel.v1.ReadService.ListQueues:output_type -> kornel.v1.ListQueuesResponse
-	5,  // 67: kornel.v1.ReadService.GetQueue:output_type -> kornel.v1.GetQueueResponse
-	8,  // 68: kornel.v1.ReadService.ListApplications:output_type -> kornel.v1.ListApplicationsResponse
-	11, // 69: kornel.v1.ReadService.GetApplication:output_type -> kornel.v1.GetApplicationResponse
-	16, // 70: kornel.v1.ReadService.ListNodes:output_type -> kornel.v1.ListNodesResponse
-	19, // 71: kornel.v1.ReadService.GetNode:output_type -> kornel.v1.GetNodeResponse
-	23, // 72: kornel.v1.ReadService.ListDomains:output_type -> kornel.v1.ListDomainsResponse
-	25, // 73: kornel.v1.ReadService.ListClaims:output_type -> kornel.v1.ListClaimsResponse
-	30, // 74: kornel.v1.ReadService.GetHealthReport:output_type -> kornel.v1.GetHealthReportResponse
-	33, // 75: kornel.v1.ReadService.ListRefusals:output_type -> kornel.v1.ListRefusalsResponse
-	36, // 76: kornel.v1.ReadService.FindNames:output_type -> kornel.v1.FindNamesResponse
-	39, // 77: kornel.v1.ReadService.FindQueue:output_type -> kornel.v1.FindQueueResponse
-	41, // 78: kornel.v1.ReadService.GetHolds:output_type -> kornel.v1.GetHoldsResponse
-	46, // 79: kornel.v1.ReadService.ListPreemptionKinds:output_type -> kornel.v1.ListPreemptionKindsResponse
-	66, // [66:80] is the sub-list for method output_type
-	52, // [52:66] is the sub-list for method input_type
-	52, // [52:52] is the sub-list for extension type_name
-	52, // [52:52] is the sub-list for extension extendee
-	0,  // [0:52] is the sub-list for field type_name
+	66, // 26: kornel.v1.NodeSummary.stranded:type_name -> kornel.v1.NodeSummary.StrandedEntry
+	17, // 27: kornel.v1.GetNodeResponse.summary:type_name -> kornel.v1.NodeSummary
+	67, // 28: kornel.v1.GetNodeResponse.attributes:type_name -> kornel.v1.GetNodeResponse.AttributesEntry
+	14, // 29: kornel.v1.GetNodeResponse.allocations:type_name -> kornel.v1.AllocationInfo
+	20, // 30: kornel.v1.GetNodeResponse.devices:type_name -> kornel.v1.DeviceInfo
+	21, // 31: kornel.v1.DeviceInfo.holders:type_name -> kornel.v1.DeviceHolder
+	27, // 32: kornel.v1.ListDomainsResponse.levels:type_name -> kornel.v1.TopologyLevel
+	28, // 33: kornel.v1.ListDomainsResponse.domains:type_name -> kornel.v1.DomainInfo
+	26, // 34: kornel.v1.ListClaimsResponse.claims:type_name -> kornel.v1.ClaimInfo
+	68, // 35: kornel.v1.ClaimInfo.held:type_name -> kornel.v1.ClaimInfo.HeldEntry
+	69, // 36: kornel.v1.ClaimInfo.missing:type_name -> kornel.v1.ClaimInfo.MissingEntry
+	70, // 37: kornel.v1.DomainInfo.capacity:type_name -> kornel.v1.DomainInfo.CapacityEntry
+	71, // 38: kornel.v1.DomainInfo.free:type_name -> kornel.v1.DomainInfo.FreeEntry
+	72, // 39: kornel.v1.DomainInfo.held:type_name -> kornel.v1.DomainInfo.HeldEntry
+	31, // 40: kornel.v1.GetHealthReportResponse.checks:type_name -> kornel.v1.HealthCheckResult
+	1,  // 41: kornel.v1.ListRefusalsRequest.kind:type_name -> kornel.v1.RefusalKind
+	34, // 42: kornel.v1.ListRefusalsResponse.refusals:type_name -> kornel.v1.Refusal
+	73, // 43: kornel.v1.ListRefusalsResponse.counts:type_name -> kornel.v1.ListRefusalsResponse.CountsEntry
+	1,  // 44: kornel.v1.Refusal.kind:type_name -> kornel.v1.RefusalKind
+	37, // 45: kornel.v1.FindNamesResponse.found:type_name -> kornel.v1.FoundName
+	74, // 46: kornel.v1.FindQueueRequest.tags:type_name -> kornel.v1.FindQueueRequest.TagsEntry
+	42, // 47: kornel.v1.GetHoldsResponse.drained_nodes:type_name -> kornel.v1.HeldNode
+	43, // 48: kornel.v1.GetHoldsResponse.manager:type_name -> kornel.v1.HeldManager
+	44, // 49: kornel.v1.GetHoldsResponse.rollback:type_name -> kornel.v1.HeldRollback
+	47, // 50: kornel.v1.ListPreemptionKindsResponse.kinds:type_name -> kornel.v1.PreemptionKind
+	75, // 51: kornel.v1.PreemptionKind.outcomes:type_name -> kornel.v1.PreemptionKind.OutcomesEntry
+	48, // 52: kornel.v1.PreemptionKind.OutcomesEntry.value:type_name -> kornel.v1.PreemptionEnding
+	2,  // 53: kornel.v1.ReadService.ListQueues:input_type -> kornel.v1.ListQueuesRequest
+	4,  // 54: kornel.v1.ReadService.GetQueue:input_type -> kornel.v1.GetQueueRequest
+	7,  // 55: kornel.v1.ReadService.ListApplications:input_type -> kornel.v1.ListApplicationsRequest
+	10, // 56: kornel.v1.ReadService.GetApplication:input_type -> kornel.v1.GetApplicationRequest
+	15, // 57: kornel.v1.ReadService.ListNodes:input_type -> kornel.v1.ListNodesRequest
+	18, // 58: kornel.v1.ReadService.GetNode:input_type -> kornel.v1.GetNodeRequest
+	22, // 59: kornel.v1.ReadService.ListDomains:input_type -> kornel.v1.ListDomainsRequest
+	24, // 60: kornel.v1.ReadService.ListClaims:input_type -> kornel.v1.ListClaimsRequest
+	29, // 61: kornel.v1.ReadService.GetHealthReport:input_type -> kornel.v1.GetHealthReportRequest
+	32, // 62: kornel.v1.ReadService.ListRefusals:input_type -> kornel.v1.ListRefusalsRequest
+	35, // 63: kornel.v1.ReadService.FindNames:input_type -> kornel.v1.FindNamesRequest
+	38, // 64: kornel.v1.ReadService.FindQueue:input_type -> kornel.v1.FindQueueRequest
+	40, // 65: kornel.v1.ReadService.GetHolds:input_type -> kornel.v1.GetHoldsRequest
+	45, // 66: kornel.v1.ReadService.ListPreemptionKinds:input_type -> kornel.v1.ListPreemptionKindsRequest
+	3,  // 67: kornel.v1.ReadService.ListQueues:output_type -> kornel.v1.ListQueuesResponse
+	5,  // 68: kornel.v1.ReadService.GetQueue:output_type -> kornel.v1.GetQueueResponse
+	8,  // 69: kornel.v1.ReadService.ListApplications:output_type -> kornel.v1.ListApplicationsResponse
+	11, // 70: kornel.v1.ReadService.GetApplication:output_type -> kornel.v1.GetApplicationResponse
+	16, // 71: kornel.v1.ReadService.ListNodes:output_type -> kornel.v1.ListNodesResponse
+	19, // 72: kornel.v1.ReadService.GetNode:output_type -> kornel.v1.GetNodeResponse
+	23, // 73: kornel.v1.ReadService.ListDomains:output_type -> kornel.v1.ListDomainsResponse
+	25, // 74: kornel.v1.ReadService.ListClaims:output_type -> kornel.v1.ListClaimsResponse
+	30, // 75: kornel.v1.ReadService.GetHealthReport:output_type -> kornel.v1.GetHealthReportResponse
+	33, // 76: kornel.v1.ReadService.ListRefusals:output_type -> kornel.v1.ListRefusalsResponse
+	36, // 77: kornel.v1.ReadService.FindNames:output_type -> kornel.v1.FindNamesResponse
+	39, // 78: kornel.v1.ReadService.FindQueue:output_type -> kornel.v1.FindQueueResponse
+	41, // 79: kornel.v1.ReadService.GetHolds:output_type -> kornel.v1.GetHoldsResponse
+	46, // 80: kornel.v1.ReadService.ListPreemptionKinds:output_type -> kornel.v1.ListPreemptionKindsResponse
+	67, // [67:81] is the sub-list for method output_type
+	53, // [53:67] is the sub-list for method input_type
+	53, // [53:53] is the sub-list for extension type_name
+	53, // [53:53] is the sub-list for extension extendee
+	0,  // [0:53] is the sub-list for field type_name
 }
 
 func init() { file_kornel_v1_read_proto_init() }
@@ -4405,7 +4451,7 @@ func file_kornel_v1_read_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_kornel_v1_read_proto_rawDesc), len(file_kornel_v1_read_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   73,
+			NumMessages:   74,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -108,9 +108,9 @@ class KeyedHeap(Generic[T]):
                         heapreplace(entries, known)
                     else:
                         heappush(entries, known)
+                        if len(entries) > SPARED + 4 * len(keys):
+                            entries = self._drop_old_entries()
             self.marked.clear()
-            if len(entries) > SPARED + 4 * len(keys):
-                entries = self._drop_old_entries()
         while entries:
             entry = entries[0]
             member = entry[-1]

@@ -38,13 +38,18 @@ class Branch:
         self.orders: dict[float, KeyedHeap[Any]] = {}
         """The order of those of each rank."""
         self._key_of = partial(key_of, self.ranks)
-        self.groups: dict[Application, tuple[AskGroup, ...]] = {}
-        """The groups of each application of a leaf, in no order: nearly always there is one."""
+        self.groups: dict[Application, AskGroup | tuple[AskGroup, ...]] = {}
+        """The group of each application of a leaf, or groups in no order: nearly always there is one."""
 
     def first_group(self, application: Application) -> AskGroup:
         """Returns the group of *application* whose turn is first."""
         groups = self.groups[application]
-        return groups[0] if len(groups) == 1 else min(groups, key=turn_of_group)
+        return min(groups, key=turn_of_group) if isinstance(groups, tuple) else groups
+
+    def groups_of(self, application: Application) -> tuple[AskGroup, ...]:
+        """Returns the groups of *application*, in no order."""
+        groups = self.groups[application]
+        return groups if isinstance(groups, tuple) else (groups,)
 
     def set_rank(self, member: Queue | Application, rank: float) -> bool:
         """Change the rank of *member* to *rank*; with ``NOTHING_WAITS``, remove it. Returns whether it had another
@@ -129,12 +134,11 @@ class WaitingRoom:
         application = group.application
         self.groups[group] = self.chances
         leaf = self._branch_of(application.queue)
-        waiting = leaf.groups.get(application)
-        if waiting is None:
-            leaf.groups[application] = (group,)
-            application.rooms = (*application.rooms, self)
+        if application in leaf.groups:
+            leaf.groups[application] = (*leaf.groups_of(application), group)
         else:
-            leaf.groups[application] = (*waiting, group)
+            leaf.groups[application] = group
+            application.rooms = (*application.rooms, self)
         self.review_rank(application)
 
     def fall_asleep(self, now_ns: int) -> bool:
@@ -188,7 +192,7 @@ class WaitingRoom:
         application, leaf = group.application, group.application.queue
         branch = self.branches[leaf]
         del self.groups[group]
-        left = tuple(other for other in branch.groups[application] if other is not group)
+        left = tuple(other for other in branch.groups_of(application) if other is not group)
         if left:
             branch.groups[application] = left
             self.review_rank(application)

@@ -24,22 +24,21 @@ from kornel.core.rest.listing import (
     pieces_answer,
     wishes_of,
 )
+from kornel.core.rest.message_documents import document_of
 from kornel.core.rest.queries import query_of
 from kornel.core.rest.rows import FLAG, IN_PARTITION, Parameter, Row, any_case
 from kornel.core.rest.sorting import NODES, Order, Value
 from kornel.core.rest.turns import gather_items
 from kornel.core.telling.claims.claim_views import ClaimKind, UnknownClaimKind, select_claims
 from kornel.core.telling.core_reader import CoreReader
-from kornel.core.telling.encoding.yunikorn.nodes import (
-    CLAIM,
-    DOMAIN,
-    NODE,
-    write_node,
-    write_node_summary,
-)
+from kornel.core.telling.encoding.kornel_v1 import encode_claim, encode_domain
+from kornel.core.telling.encoding.yunikorn.nodes import NODE, write_node, write_node_summary
 from kornel.core.telling.nodes.node_views import NodeSummary, NodeView
 from kornel.core.telling.reader import PartitionReader
+from kornel.v1 import read_pb2
 
+CLAIM: Final = document_of("Claim", read_pb2.ClaimInfo, encode_claim)
+DOMAIN: Final = document_of("Domain", read_pb2.DomainInfo, encode_domain)
 _NODE_PARAMETERS: Final = (
     *PAGE_PARAMETERS,
     NODES.parameter,

@@ -168,7 +168,7 @@ class ReadService:
         views, size = self._views_of(request.partition), _page_size(request.page_size, _USUAL, _MOST)
         after = _decode_token(request.page_token)
         page = await self._lists.make_page(
-            lambda: views.node_summaries(after),
+            lambda: views.node_summaries(after, stranded=request.stranded),
             size,
             encode_node_summary,
             lambda node: not (request.only_draining and node.schedulable),

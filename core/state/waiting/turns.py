@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from operator import itemgetter
 from typing import Any
 
 from kornel.core.domain.priorities import NOTHING_WAITS
@@ -110,8 +111,4 @@ def _first_below(queue: Queue, branches: list[Branch]) -> Any:
     if len(orders) == 1:
         return orders[0].first_member()
     found = [entry for order in orders if (entry := order.first_entry()) is not None]
-    return min(found, key=_key_in_entry)[1] if found else None
-
-
-def _key_in_entry(entry: tuple[tuple[Any, ...], Any]) -> tuple[Any, ...]:
-    return entry[0]
+    return min(found, key=itemgetter(0))[1] if found else None

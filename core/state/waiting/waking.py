@@ -155,8 +155,9 @@ def _groups_that_may_pass(room: WaitingRoom, claims: list[Reservation], mode: Gu
     """Returns the groups that take turns in *room*, without most of those that may pass none of *claims*: whole leaves
     and subtrees in which nobody comes before a holder, and nobody is owed anything."""
     one_each = {claim.waiter: claim for claim in claims}.values()  # A gang may have hundreds of claims.
-    leaves = dict.fromkeys(leaf for claim in one_each for leaf in _leaves_that_may_pass(room, claim, mode))
-    return [group for leaf in leaves for groups in room.branches[leaf].groups.values() for group in groups]
+    leaves = (leaf for claim in one_each for leaf in _leaves_that_may_pass(room, claim, mode))
+    branches = map(room.branches.__getitem__, dict.fromkeys(leaves))
+    return [group for branch in branches for each in branch.groups for group in branch.groups_of(each)]
 
 
 def _leaves_that_may_pass(room: WaitingRoom, claim: Reservation, mode: GuaranteeMode) -> Iterator[Queue]:
@@ -170,7 +171,7 @@ def _leaves_that_may_pass(room: WaitingRoom, claim: Reservation, mode: Guarantee
             if queue is holder.queue:
                 comes_first = max(branch.orders) > holder.turn_priority
             # Asks of one size are owed the same in all of a leaf.
-            if comes_first or list_lent(next(iter(branch.groups.values()))[0].first_ask(), [claim], mode):
+            if comes_first or list_lent(branch.groups_of(next(iter(branch.groups)))[0].first_ask(), [claim], mode):
                 yield queue
             continue
         own = rank_below(holder, queue) if queue in around and queue.properties.sort_by_priority else math.inf
@@ -338,7 +339,7 @@ def _wake_more_important(room: WaitingRoom) -> None:
         if max(branch.orders) <= least:
             continue
         for application in [application for application, rank in branch.ranks.items() if rank > least]:
-            for group in branch.groups[application]:
+            for group in branch.groups_of(application):
                 activate_group(group)
 
 

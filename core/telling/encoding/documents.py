@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum, auto
-from typing import Any, Final, Generic, NamedTuple, TypeVar
+from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar
 
 from kornel.core.telling.encoding.code import FunctionText
 from kornel.core.telling.encoding.records import (
@@ -83,7 +83,20 @@ def apart(kind: Kind, *, promised: bool = False) -> Row:
 
 Rows = Mapping[str, Row]
 
-DOCUMENTS: Final[dict[str, Document[Any]]] = {}
+
+class Named(Protocol):
+    """Describes the documents of one kind. ``name`` may be empty."""
+
+    @property
+    def name(self) -> str:
+        """The name of the schema."""
+
+    @property
+    def schema(self) -> Schema:
+        """The schema."""
+
+
+DOCUMENTS: Final[dict[str, Named]] = {}
 """All documents that have names."""
 
 
@@ -196,7 +209,7 @@ def object_schema(properties: Schema, required: list[str], description: str = ""
     return schema
 
 
-def refer_to(document: Document[Any]) -> Schema:
+def refer_to(document: Named) -> Schema:
     """Returns a reference to the schema of *document*, or, without a name, the schema itself."""
     return {"$ref": f"#/components/schemas/{document.name}"} if document.name else document.schema
 

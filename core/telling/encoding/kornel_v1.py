@@ -139,6 +139,7 @@ ENCODERS.add(
     read_pb2.NodeSummary,
     {"allocation_count": made(len, "allocations"), "reservation_count": made(len, "reservations")},
     left_out=("host", "rack", "attributes", "domains", "devices", "foreign", "drained_by_shim", "operator_drain"),
+    unset=("stranded", "domain"),
 )
 
 encode_level: Final = ENCODERS.add(
@@ -148,7 +149,9 @@ encode_level: Final = ENCODERS.add(
 )
 
 encode_domain: Final = ENCODERS.add(
-    DomainView, read_pb2.DomainInfo, {"node_count": "nodes", "schedulable_node_count": "schedulable"}
+    DomainView,
+    read_pb2.DomainInfo,
+    {"node_count": "nodes", "schedulable_node_count": "schedulable", "name": made("/".join, "path")},
 )
 
 ENCODERS.add(DeviceHolder, read_pb2.DeviceHolder)

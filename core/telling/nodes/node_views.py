@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from kornel.core.domain.drains import OperatorDrain
-from kornel.core.domain.resources import Resources
+from kornel.core.domain.resources import NOTHING, Resources
 from kornel.core.model.domains import Domain
 from kornel.core.model.nodes import Node
+from kornel.core.model.shapes import Shape
 from kornel.core.state.partition_state import PartitionState
 from kornel.core.telling.allocations.allocation_views import AllocationView, ForeignView, KeptViews, Tags, foreign_view
 from kornel.core.telling.nodes.device_views import DeviceView, device_views
+
+MOST_SHAPES: Final = 100
+"""The most shapes of waiting asks that are tried on each node to find what is stranded there."""
 
 
 class NodeSummary(NamedTuple):
@@ -27,6 +31,9 @@ class NodeSummary(NamedTuple):
     available: Resources
     allocations: int
     reservations: int
+    stranded: Resources = NOTHING
+    """The free amounts of types that asks wait for, none of which fits there; only if that was asked for."""
+    domain: str = ""
 
 
 class NodeDomain(NamedTuple):
@@ -158,8 +165,8 @@ class NodeHeads:
             yield head.schedulable, head.rendered
 
 
-def node_summary(state: PartitionState, node: Node) -> NodeSummary:
-    """Shows one node without what runs on it."""
+def node_summary(state: PartitionState, node: Node, waiting: Sequence[Shape] | None = None) -> NodeSummary:
+    """Shows one node without what runs on it, and with what *waiting* shapes leave stranded there."""
     resources = state.types.to_resources
     return NodeSummary(
         node.node_id,
@@ -170,7 +177,42 @@ def node_summary(state: PartitionState, node: Node) -> NodeSummary:
         resources(node.free),
         len(node.allocations),
         len(node.reservations),
+        NOTHING if waiting is None else resources(_find_stranded(node, waiting)),
+        "" if waiting is None or not node.domains else "/".join(node.domains[-1].path),
     )
+
+
+def list_waiting(state: PartitionState) -> list[Shape]:
+    """Returns the shapes of the asks that wait, the smallest first and at most :data:`MOST_SHAPES`, without those that
+    fit nowhere where a smaller one of the same types does not."""
+    shapes: dict[Shape, None] = {}
+    for application in state.applications.values():
+        for group in application.groups.values():
+            shapes.update((ask.shape, None) for ask in (group.asks() if group.is_unit else (group.first_ask(),)))
+    found: list[Shape] = []
+    for shape in sorted(shapes, key=lambda shape: sum(amount for _, amount in shape.pairs)):
+        if len(found) < MOST_SHAPES and not any(_is_smaller(other, shape) for other in found):
+            found.append(shape)
+    return found
+
+
+def _is_smaller(one: Shape, other: Shape) -> bool:
+    """Tells whether *one* asks for the same types as *other*, and for no more of any."""
+    return (
+        one.devices == other.devices
+        and one.amounts.keys() == other.amounts.keys()
+        and all(amount <= other.amounts[t] for t, amount in one.pairs)
+    )
+
+
+def _find_stranded(node: Node, waiting: Sequence[Shape]) -> dict[int, int]:
+    """Returns what is free on *node* of the types in *waiting* that no shape with that type can use there. A node that
+    takes nothing new strands nothing: that is wanted."""
+    if not node.schedulable:
+        return {}
+    wanted = {t for shape in waiting for t, _ in shape.pairs}
+    used = {t for shape in waiting if node.has_room_for(shape) for t, _ in shape.pairs}
+    return {t: node.free[t] for t in wanted - used if node.free[t] > 0}
 
 
 def nodes_by_id(state: PartitionState, after: str = "") -> Iterator[Node]:

@@ -918,6 +918,7 @@ class ListNodesRequest(_message.Message):
     ONLY_DRAINING_FIELD_NUMBER: _builtins.int
     PAGE_SIZE_FIELD_NUMBER: _builtins.int
     PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    STRANDED_FIELD_NUMBER: _builtins.int
     partition: _builtins.str
     """Partition to read."""
     only_draining: _builtins.bool
@@ -926,6 +927,8 @@ class ListNodesRequest(_message.Message):
     """Most nodes in the answer. 0: 500. 5,000 are the most."""
     page_token: _builtins.str
     """next_page_token of the page before. Empty: the first page."""
+    stranded: _builtins.bool
+    """Whether to say what is stranded on each node."""
     def __init__(
         self,
         *,
@@ -933,10 +936,11 @@ class ListNodesRequest(_message.Message):
         only_draining: _builtins.bool = ...,
         page_size: _builtins.int = ...,
         page_token: _builtins.str = ...,
+        stranded: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["only_draining", b"only_draining", "page_size", b"page_size", "page_token", b"page_token", "partition", b"partition"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["only_draining", b"only_draining", "page_size", b"page_size", "page_token", b"page_token", "partition", b"partition", "stranded", b"stranded"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1056,6 +1060,26 @@ class NodeSummary(_message.Message):
         def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
         def WhichOneof(self, oneof_group: _Never) -> None: ...
 
+    @_typing.final
+    class StrandedEntry(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: _builtins.int
+        VALUE_FIELD_NUMBER: _builtins.int
+        key: _builtins.str
+        value: _builtins.int
+        def __init__(
+            self,
+            *,
+            key: _builtins.str = ...,
+            value: _builtins.int = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
     NODE_ID_FIELD_NUMBER: _builtins.int
     SCHEDULABLE_FIELD_NUMBER: _builtins.int
     CAPACITY_FIELD_NUMBER: _builtins.int
@@ -1064,6 +1088,8 @@ class NodeSummary(_message.Message):
     AVAILABLE_FIELD_NUMBER: _builtins.int
     ALLOCATION_COUNT_FIELD_NUMBER: _builtins.int
     RESERVATION_COUNT_FIELD_NUMBER: _builtins.int
+    STRANDED_FIELD_NUMBER: _builtins.int
+    DOMAIN_FIELD_NUMBER: _builtins.int
     node_id: _builtins.str
     """Its ID."""
     schedulable: _builtins.bool
@@ -1072,6 +1098,8 @@ class NodeSummary(_message.Message):
     """Allocations on it."""
     reservation_count: _builtins.int
     """Asks it is kept free for."""
+    domain: _builtins.str
+    """If asked for: its innermost domain of the topology, such as "a/r7". Empty: it is in none."""
     @_builtins.property
     def capacity(self) -> _containers.ScalarMap[_builtins.str, _builtins.int]:
         """What it has."""
@@ -1088,6 +1116,10 @@ class NodeSummary(_message.Message):
     def available(self) -> _containers.ScalarMap[_builtins.str, _builtins.int]:
         """What is left."""
 
+    @_builtins.property
+    def stranded(self) -> _containers.ScalarMap[_builtins.str, _builtins.int]:
+        """If asked for: what is free of types that somebody waits for, although no ask that wants them fits there."""
+
     def __init__(
         self,
         *,
@@ -1099,10 +1131,12 @@ class NodeSummary(_message.Message):
         available: _abc.Mapping[_builtins.str, _builtins.int] | None = ...,
         allocation_count: _builtins.int = ...,
         reservation_count: _builtins.int = ...,
+        stranded: _abc.Mapping[_builtins.str, _builtins.int] | None = ...,
+        domain: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["allocated", b"allocated", "allocation_count", b"allocation_count", "available", b"available", "capacity", b"capacity", "node_id", b"node_id", "occupied", b"occupied", "reservation_count", b"reservation_count", "schedulable", b"schedulable"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["allocated", b"allocated", "allocation_count", b"allocation_count", "available", b"available", "capacity", b"capacity", "domain", b"domain", "node_id", b"node_id", "occupied", b"occupied", "reservation_count", b"reservation_count", "schedulable", b"schedulable", "stranded", b"stranded"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1671,12 +1705,15 @@ class DomainInfo(_message.Message):
     HELD_FIELD_NUMBER: _builtins.int
     NODE_COUNT_FIELD_NUMBER: _builtins.int
     SCHEDULABLE_NODE_COUNT_FIELD_NUMBER: _builtins.int
+    NAME_FIELD_NUMBER: _builtins.int
     level: _builtins.str
     """The name of its level."""
     node_count: _builtins.int
     """Its nodes."""
     schedulable_node_count: _builtins.int
     """Those that take new work."""
+    name: _builtins.str
+    """The parts of the path with a slash between them."""
     @_builtins.property
     def path(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """The values of the attributes that make it, outermost first: a rack within its zone."""
@@ -1703,10 +1740,11 @@ class DomainInfo(_message.Message):
         held: _abc.Mapping[_builtins.str, _builtins.int] | None = ...,
         node_count: _builtins.int = ...,
         schedulable_node_count: _builtins.int = ...,
+        name: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["capacity", b"capacity", "free", b"free", "held", b"held", "level", b"level", "node_count", b"node_count", "path", b"path", "schedulable_node_count", b"schedulable_node_count"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["capacity", b"capacity", "free", b"free", "held", b"held", "level", b"level", "name", b"name", "node_count", b"node_count", "path", b"path", "schedulable_node_count", b"schedulable_node_count"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -8,8 +8,7 @@ from typing import Any, Final, NamedTuple
 
 from kornel.core.domain.resources import Resources
 from kornel.core.telling.allocations.allocation_views import ForeignView
-from kornel.core.telling.claims.claim_views import ClaimView
-from kornel.core.telling.encoding.documents import Document, always, if_any, if_set, listed
+from kornel.core.telling.encoding.documents import Document, always, if_any, listed
 from kornel.core.telling.encoding.records import made
 from kornel.core.telling.encoding.values import (
     AMOUNTS,
@@ -28,7 +27,6 @@ from kornel.core.telling.encoding.values import (
 )
 from kornel.core.telling.encoding.yunikorn.applications import ALLOCATIONS
 from kornel.core.telling.nodes.device_views import DeviceHolder, DeviceView
-from kornel.core.telling.nodes.domain_views import DomainView
 from kornel.core.telling.nodes.node_views import NodeDomain, NodeSummary, NodeView
 
 BUCKETS: Final = tuple(f"{10 * k}-{10 * k + 10}%" for k in range(10))
@@ -115,43 +113,6 @@ NODE: Final = Document(
 
 write_node: Final = NODE.write
 write_node_summary: Final = NODE.writing_without("allocations", "foreignAllocations")
-
-
-DOMAIN: Final = Document(
-    "Domain",
-    DomainView,
-    {
-        "level": always(TEXT, "level"),
-        "name": always(TEXT, made("/".join, "path")),
-        "path": always(TEXTS, "path"),
-        "nodes": always(COUNT, "nodes"),
-        "schedulableNodes": always(COUNT, "schedulable"),
-        "capacity": always(AMOUNTS, "capacity"),
-        "free": always(AMOUNTS, "free"),
-        "held": if_any(AMOUNTS, "held"),
-    },
-)
-
-CLAIM: Final = Document(
-    "Claim",
-    ClaimView,
-    {
-        "allocationKey": always(TEXT, "key"),
-        "applicationId": always(TEXT, "application_id"),
-        "queueName": always(TEXT, "queue"),
-        "taskGroupName": if_any(TEXT, "task_group"),
-        "kind": always(TEXT, "kind"),
-        "reason": always(TEXT, "reason"),
-        "placeKind": always(TEXT, "place_kind"),
-        "place": always(TEXT, "place"),
-        "held": always(AMOUNTS, "held"),
-        "missing": if_any(AMOUNTS, "missing"),
-        "victims": if_any(COUNT, "victims"),
-        "since": always(TIME_NS, "since_ns"),
-        "idle": if_any(COUNT, "idle_ns"),
-        "lapses": if_set(TIME_NS, "lapses_ns"),
-    },
-)
 
 
 class _Bucket(NamedTuple):

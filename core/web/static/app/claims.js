@@ -34,7 +34,7 @@ const COLUMNS = [
   { key: "why", title: "Why", value: (one) => `${words(one.reason)}, ${one.kind}`, width: "112px", wide: true },
   { key: "held", title: "Kept", value: (one) => amounts(one.held), width: "minmax(64px, 1.2fr)", wide: true },
   { key: "missing", title: "Missing", value: (one) => amounts(one.missing) || "nothing", width: "minmax(64px, 1.2fr)" },
-  { key: "victims", title: "Victims", value: (one) => one.victims ?? 0, text: (one) => one.victims ?? "–", number: true, width: "58px", wide: true },
+  { key: "victims", title: "Victims", value: (one) => one.victims ?? 0, text: (one) => one.victims || "–", number: true, width: "58px", wide: true },
   { key: "since", title: "Since", value: (one) => one.since, text: (one) => `${since(one.since)} ago`, saved: [["Since", (one) => momentOrNone(one.since)]], number: true, width: "84px", wide: true },
   { key: "idle", title: "No progress", value: (one) => one.idle ?? 0, text: (one) => span((one.idle ?? 0) / 1e6), saved: [["No progress, s", (one) => (one.idle ?? 0) / 1e9]], number: true, width: "88px" },
   { key: "lapses", title: "Lapses", value: (one) => one.lapses ?? Infinity, text: (one) => momentOrNone(one.lapses) || "–", saved: [["Lapses", (one) => momentOrNone(one.lapses)]], number: true, width: "140px", wide: true },
