@@ -207,8 +207,13 @@ def submit(
     memory: Annotated[str, typer.Option("--memory", "--mem", metavar="SIZE", help="Memory, such as 4Gi.")] = "0",
     gpu: Annotated[float, typer.Option("--gpu", min=0, metavar="GPUS", help="GPUs: 2, or a part of one: 0.5.")] = 0,
     priority: Annotated[int, typer.Option("--priority", help="Higher goes first within the queue.")] = 0,
-    array: Annotated[str, typer.Option("--array", metavar="INDEXES", help="One task per index: 1-100 or 1,5.")] = "",
+    array: Annotated[
+        str, typer.Option("--array", metavar="INDEXES", help="One task per index: 1-100 or 1,5; 1-100%4: 4 at a time.")
+    ] = "",
     after: Annotated[list[str] | None, typer.Option("--after", metavar="JOB", help="Run once this is done.")] = None,
+    after_any: Annotated[
+        list[str] | None, typer.Option("--after-any", metavar="JOB", help="Run once this has ended, well or not.")
+    ] = None,
     time_limit: Annotated[
         str, typer.Option("--time", metavar="TIME", help="Stop it after this time, such as 2h.")
     ] = "",

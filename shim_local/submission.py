@@ -70,12 +70,9 @@ def make_spec(folder: Path, command: list[str], options: dict[str, Any]) -> JobS
         if not equals or not name:
             raise BadSpec(f"--env {pair!r} is not a variable; write NAME=VALUE")
         environment[name] = value
-    after = []
-    for text in options["after"] or ():
-        for number in text.split(","):
-            if not (number.isascii() and number.isdigit()):
-                raise BadSpec(f"--after {text!r} is not a job; write its number")
-            after.append(int(number))
+    indexes, percent, most = options["array"].partition("%")
+    if percent and not (most.isascii() and most.isdigit() and len(most) <= 7 and int(most)):
+        raise BadSpec(f"--array {options['array']!r} does not say how many run at a time; write 1-100%4")
     mask = os.umask(0o022)
     os.umask(mask)
     spec = JobSpec(
@@ -90,8 +87,10 @@ def make_spec(folder: Path, command: list[str], options: dict[str, Any]) -> JobS
         memory=parse_bytes(options["memory"]),
         gpu=_write_whole(options["gpu"]),
         priority=options["priority"],
-        indexes=parse_indexes(options["array"]) if options["array"] else (),
-        after=tuple(after),
+        indexes=parse_indexes(indexes) if indexes else (),
+        at_once=int(most) if most else 0,
+        after=_parse_jobs("--after", options["after"]),
+        after_any=_parse_jobs("--after-any", options["after_any"]),
         time_s=parse_duration(options["time_limit"]) if options["time_limit"] else 0.0,
         grace_s=parse_duration(options["grace"]),
         kill_s=parse_duration(options["kill_after"]),
@@ -103,6 +102,17 @@ def make_spec(folder: Path, command: list[str], options: dict[str, Any]) -> JobS
     )
     spec.check()
     return spec
+
+
+def _parse_jobs(option: str, texts: list[str] | None) -> tuple[int, ...]:
+    """Returns the numbers of jobs in *texts*, the values of *option*."""
+    found = []
+    for text in texts or ():
+        for number in text.split(","):
+            if not (number.isascii() and number.isdigit()):
+                raise BadSpec(f"{option} {text!r} is not a job; write its number")
+            found.append(int(number))
+    return tuple(found)
 
 
 def _write_whole(number: float) -> float:

@@ -91,7 +91,7 @@ def _format_time(task: Mapping[str, Any], now: float) -> str:
 def _format_note(job: Mapping[str, Any], task: Mapping[str, Any]) -> str:
     notes = [str(task["reason"])] if task["reason"] else []
     if task["state"] == "held":
-        notes.append("after " + ", ".join(map(str, job["after"])))
+        notes.append("after " + ", ".join(map(str, job["after"])) if job["after"] else f"{job['at_once']} at a time")
     if task["preemptions"]:
         notes.append(f"preempted {task['preemptions']} times" if task["preemptions"] > 1 else "preempted once")
     if task["attempt"] > 1:

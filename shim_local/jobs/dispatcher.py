@@ -102,19 +102,21 @@ class Dispatcher:
 
     def submit(self, spec: JobSpec) -> Job:
         """Stores a new job and returns it. Raises Refused."""
-        for needed in spec.after:
+        for needed in spec.predecessors:
             other = self.find_job(needed)
-            if other.is_over and not other.is_done:
+            if needed in spec.after and other.is_over and not other.is_done:
                 raise Refused(f"job {needed}, after which this one shall run, did not end well")
-        held = not self._are_done(spec.after)
-        state = TaskState.HELD if held else TaskState.QUEUED
+        held = not self._may_start(spec)
+        state = TaskState.HELD if held or spec.at_once else TaskState.QUEUED
         try:
             job = self.store.add_job(spec, self._now(), state, spec.indexes or (SINGLE,))
         except StoreUnwritable as error:
             raise Refused(str(error)) from None
         self.jobs[job.id] = job
         self._open[job.id] = len(job.tasks)
-        if not held:
+        if spec.at_once:
+            self._release_held(job)
+        elif not held:
             for task in job.tasks.values():
                 self._current[task.key] = task
                 self.core.request_room(job, task)
@@ -372,7 +374,10 @@ class Dispatcher:
         task.state, task.reason, task.stopping = state, reason, ""
         task.ended_s = at or self._now()
         self._open[job.id] -= 1
-        self._note_change(task, None if self._open[job.id] else lambda: self._close_job(job))
+        if not self._open[job.id]:
+            self._note_change(task, lambda: self._close_job(job))
+        else:
+            self._note_change(task, (lambda: self._release_held(job)) if job.spec.at_once else None)
 
     def _close_job(self, job: Job) -> None:
         if self.jobs.pop(job.id, None) is None:
@@ -382,12 +387,12 @@ class Dispatcher:
             if not over.done():
                 over.set_result(None)
         for other in list(self.jobs.values()):
-            if job.id in other.spec.after:
+            if job.id in other.spec.predecessors:
                 self._release_held(other)
 
     def _release_held(self, job: Job) -> None:
-        """Queues the held tasks of *job* if the jobs that they wait for are done, and cancels them if those can no
-        longer succeed."""
+        """Queues the held tasks of *job*, as many as it may have at a time, if the jobs that they wait for are done,
+        and cancels them if those can no longer succeed."""
         held = [task for task in job.tasks.values() if task.state is TaskState.HELD]
         if not held:
             return
@@ -397,17 +402,19 @@ class Dispatcher:
                 for task in held:
                     self._finish_task(job, task, TaskState.CANCELLED, f"job {number} did not end well")
                 return
-        if self._are_done(job.spec.after):
-            for task in held:
+        if self._may_start(job.spec):
+            begun = sum(task.state in (TaskState.QUEUED, TaskState.RUNNING) for task in job.tasks.values())
+            for task in held[: max(0, job.spec.at_once - begun) if job.spec.at_once else None]:
                 task.state = TaskState.QUEUED
                 self._current[task.key] = task
                 self._note_change(task, lambda task=task, key=task.key: self._request_room(job, task, key))  # type: ignore[misc]
 
-    def _are_done(self, numbers: Iterable[int]) -> bool:
-        """Tells whether all these jobs have succeeded. A job that has been removed since then counts as successful."""
-        for number in numbers:
+    def _may_start(self, spec: JobSpec) -> bool:
+        """Tells whether all jobs have ended as *spec* demands. A job that has been removed since then counts as
+        successful."""
+        for number in spec.predecessors:
             job = self.jobs.get(number) or self.store.load_job(number)
-            if job is not None and not job.is_done:
+            if job is not None and not (job.is_done if number in spec.after else job.is_over):
                 return False
         return True
 

@@ -39,8 +39,12 @@ class JobSpec:
     priority: int = 0
     indexes: tuple[int, ...] = ()
     """The indexes of an array; empty for a single task."""
+    at_once: int = 0
+    """The most tasks of an array that wait for room or run at a time; 0: any number."""
     after: tuple[int, ...] = ()
     """The jobs that have to succeed before this one starts."""
+    after_any: tuple[int, ...] = ()
+    """The jobs that have to end, in whatever way, before this one starts."""
     time_s: float = 0.0
     """The longest time that the job may run; 0: without limit."""
     grace_s: float = DEFAULT_GRACE_S
@@ -65,7 +69,7 @@ class JobSpec:
         known = {each.name for each in fields(cls)}
         try:
             taken = {name: value for name, value in values.items() if name in known}
-            for name in ("command", "indexes", "after", "groups"):
+            for name in ("command", "indexes", "after", "after_any", "groups"):
                 if name in taken:
                     taken[name] = tuple(taken[name])
             spec = cls(**taken)
@@ -89,6 +93,7 @@ class JobSpec:
             self.kill_s,
             self.log_bytes,
             self.retries,
+            self.at_once,
         )
         if min(amounts) < 0:
             raise BadSpec("an amount is negative")
@@ -100,13 +105,18 @@ class JobSpec:
             raise BadSpec(f"{self.gpu:g} GPUs cannot be given: ask for whole ones, or for a part of one such as 0.5")
         if not -LARGEST_PRIORITY <= self.priority <= LARGEST_PRIORITY:
             raise BadSpec(f"the priority {self.priority} is out of range: it goes up to {LARGEST_PRIORITY}")
-        if any(number > LARGEST_AMOUNT for number in self.after):
-            raise BadSpec(f"there is no job {max(self.after)}")
+        if any(number > LARGEST_AMOUNT for number in self.predecessors):
+            raise BadSpec(f"there is no job {max(self.predecessors)}")
         for text in (self.queue, self.user, *self.groups):
             if not text.isprintable() or not _is_unicode(text):
                 raise BadSpec(f"{text!r} cannot be the name of a queue, user or group")
         if not (self.vcore or self.memory or self.gpu >= 1):
             raise BadSpec("the job asks for nothing: give it --vcore, --memory or --gpu with whole GPUs")
+
+    @property
+    def predecessors(self) -> tuple[int, ...]:
+        """The jobs that have to end before this one starts, well or in whatever way."""
+        return self.after + self.after_any
 
     @property
     def shown_name(self) -> str:

@@ -16,7 +16,7 @@ class TaskState(StrEnum):
     """The states of a task."""
 
     HELD = "held"
-    """The task waits for other jobs."""
+    """The task waits for other jobs, or for other tasks of an array that runs a few at a time."""
     QUEUED = "queued"
     """The core has been asked for room."""
     RUNNING = "running"

@@ -168,7 +168,7 @@ def _summarize_job(job: Job, *, tasks: bool) -> dict[str, Any]:
     return {
         "id": job.id, "name": spec.shown_name, "queue": spec.queue_path, "user": spec.user,
         "submitted_s": job.submitted_s, "vcore": spec.vcore, "memory": spec.memory, "gpu": spec.gpu,
-        "priority": spec.priority, "after": list(spec.after), "counts": dict(counts), "size": len(job.tasks),
-        "array": bool(spec.indexes),
+        "priority": spec.priority, "after": list(spec.predecessors), "at_once": spec.at_once,
+        "counts": dict(counts), "size": len(job.tasks), "array": bool(spec.indexes),
         "tasks": [task.to_json() | {"text": describe_task(task)} for task in shown],
     }  # fmt: skip

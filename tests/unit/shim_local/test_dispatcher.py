@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -261,3 +262,31 @@ async def test_what_was_cancelled_is_over_in_whatever_way_it_ends(world: World) 
     assert world.dispatcher.cancel(job, job.tasks.values()) == 1
     world.dispatcher.end_attempt("1-1", {"at": 7.0, "lost": "its supervisor was killed"}, "n")
     assert job.tasks[-1].state is TaskState.CANCELLED
+
+
+async def test_a_job_can_wait_for_an_end_of_whatever_kind(world: World) -> None:
+    """The end of the first starts what follows it in any case, and cancels what needed its success."""
+    first = world.dispatcher.submit(SPEC)
+    follows = world.dispatcher.submit(replace(SPEC, after_any=(first.id,)))
+    needs = world.dispatcher.submit(replace(SPEC, after=(first.id,)))
+    assert follows.tasks[-1].state is TaskState.HELD
+    world.dispatcher.place_task("1-1", "job-1", "n")
+    world.dispatcher.end_attempt("1-1", {"at": 7.0, "status": 9}, "n")
+    assert "ask 2-1" in await world.take()
+    assert (follows.tasks[-1].state, needs.tasks[-1].state) == (TaskState.QUEUED, TaskState.CANCELLED)
+    assert world.dispatcher.submit(replace(SPEC, after_any=(first.id,))).tasks[-1].state is TaskState.QUEUED
+
+
+async def test_an_array_can_run_a_few_tasks_at_a_time(world: World, tmp_path: Path) -> None:
+    """The next one is asked for when one has ended for good; none is when all are cancelled."""
+    job = world.dispatcher.submit(replace(SPEC, indexes=(1, 2, 3, 4), at_once=2))
+    assert await world.take() == ["ask 1.1-1", "ask 1.2-1"]
+    world.dispatcher.place_task("1.1-1", "job-1", "n")
+    world.dispatcher.end_attempt("1.1-1", {"at": 7.0, "stopped": "preempt"}, "n")
+    assert "ask 1.3-1" not in await world.take()
+    world.dispatcher.place_task("1.1-2", "job-1", "n")
+    world.dispatcher.end_attempt("1.1-2", {"at": 8.0, "status": 0}, "n")
+    assert "ask 1.3-1" in await world.take()
+    assert [task.state for task in job.tasks.values()] == ["done", "queued", "queued", "held"]
+    assert world.dispatcher.cancel(job, job.tasks.values()) == 3
+    assert "ask 1.4-1" not in await world.take()
