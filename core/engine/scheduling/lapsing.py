@@ -6,7 +6,8 @@ nothing were saved, or who could save room but for the bound on saved claims.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Sequence
 from functools import partial
 from typing import Final
 
@@ -32,10 +33,11 @@ TIMEOUTS_OF_GANG: Final = 2
 """The number of timeouts after which the places of a gang lapse whatever progress they make."""
 
 
-def watch_claim(state: PartitionState, claim: Reservation) -> None:
-    """Looks at *claim*, which has just been saved, from time to time until it ends."""
+def watch_claim(state: PartitionState, claim: Reservation) -> Reservation:
+    """Looks at *claim*, which has just been saved, from time to time until it ends. Returns it."""
     claim.clock = ClaimClock(sum_missing([claim]), claim.made_ns)
     _look_later(state, claim, claim.made_ns)
+    return claim
 
 
 def pause_of(queue: Queue) -> int:
@@ -143,8 +145,9 @@ def _look_at_gang(state: PartitionState, unit_id: UnitId, hold: GangHold, now_ns
                 look_again(state, ask.reservation)
         _look_at_gang_later(state, unit_id, hold, now_ns)
         return
-    nodes = by_node(hold.claims())
-    lacked = {node: _sum_by_type([node.find_missing(claim) for claim in claims]) for node, claims in nodes.items()}
+    lacked: dict[Node, Counter[int]] = {}
+    for claim in hold.claims():
+        lacked.setdefault(claim.node, Counter()).update(claim.node.find_missing(claim))
     least = find_least(hold.members)
     for ask in hold.members:
         ask.lapsed_ns = now_ns
@@ -152,7 +155,7 @@ def _look_at_gang(state: PartitionState, unit_id: UnitId, hold: GangHold, now_ns
     lapse_below(state, least)
     for node, amounts in lacked.items():
         if amounts:
-            state.reserving.lapsed.setdefault(node, []).append(amounts)
+            state.reserving.lapsed.setdefault(node, []).append(dict(amounts))
 
 
 def _gang_keeps_back(state: PartitionState, hold: GangHold) -> bool:
@@ -162,11 +165,3 @@ def _gang_keeps_back(state: PartitionState, hold: GangHold) -> bool:
         return True
     waiting = _waiting_asks(state)
     return any(_shuts_out(node, waiting) for node in by_node(hold.claims()))
-
-
-def _sum_by_type(amounts: Sequence[Mapping[int, int]]) -> dict[int, int]:
-    total: dict[int, int] = {}
-    for one in amounts:
-        for t, amount in one.items():
-            total[t] = total.get(t, 0) + amount
-    return total

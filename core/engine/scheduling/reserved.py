@@ -119,21 +119,24 @@ def insist_on_node(state: PartitionState, ask: Allocation, now_ns: int) -> bool:
 def _try_own_node(
     state: PartitionState, reservation: Reservation, ready: list[Reservation], deferred: set[Reservation], now_ns: int
 ) -> None:
-    ask, node = reservation.ask, reservation.node
-    if ask.reservation is not reservation or ask.place is AskPlace.HELD or not node.fits_holder(reservation):
-        return
-    apart = ask.spec.topology is not None and not group_domains.is_with_others(state, ask, node)
-    if apart or node.node_id in (ask.refused or ()) or finding.kept_back(state, ask) is not None:
-        return
-    if reservation.comes_last and any(_may_use(state, other, reservation) for other in ready):
-        state.reserved_ready[reservation] = None  # The other one is tried elsewhere first.
-        deferred.add(reservation)
-        return
-    first = _longest_waiting(state, reservation)
-    other = first.node
-    _place_in_turn(state, reservation, node, now_ns, first.ask)
-    if first.ask.node is node is not other and other.node_id not in (ask.refused or ()):
-        save_room(state, ask, other, now_ns)
+    ask, node, first, former = reservation.ask, reservation.node, reservation, reservation.node
+    # Room for several equals serves all of them, also while the shim is asked about the first ones.
+    while ask.reservation is reservation and ask.place is not AskPlace.HELD and node.fits_holder(reservation):
+        apart = ask.spec.topology is not None and not group_domains.is_with_others(state, ask, node)
+        if apart or node.node_id in (ask.refused or ()) or finding.kept_back(state, ask) is not None:
+            break
+        if reservation.comes_last and any(_may_use(state, other, reservation) for other in ready):
+            state.reserved_ready[reservation] = None  # The other one is tried elsewhere first.
+            deferred.add(reservation)
+            break
+        first = _longest_waiting(state, reservation)
+        former = first.node
+        _place_in_turn(state, reservation, node, now_ns, first.ask)
+        if first.ask.place is not AskPlace.HELD and first.ask.node is not node:
+            break
+    if first.ask.node is node is not former and former.node_id not in (ask.refused or ()):
+        moved = ready[ready.index(reservation)] = save_room(state, ask, former, now_ns)
+        del state.reserved_ready[moved]  # It is tried elsewhere in this slice, before those behind it are placed.
 
 
 def _longest_waiting(state: PartitionState, reservation: Reservation) -> Reservation:

@@ -195,9 +195,9 @@ def _reserve(state: PartitionState, ask: Allocation, node: Node, now_ns: int) ->
     inquiries.ask_predicates(state, ask, (node.node_id,), decide, drop, now_ns, number=number, allocate=False)
 
 
-def save_room(state: PartitionState, ask: Allocation, node: Node, now_ns: int) -> None:
+def save_room(state: PartitionState, ask: Allocation, node: Node, now_ns: int) -> Reservation:
     """Saves room for *ask* on *node*, instead of where some is saved for it now."""
-    lapsing.watch_claim(state, reserve_node(state, ask, node, now_ns, by_age=True))
+    return lapsing.watch_claim(state, reserve_node(state, ask, node, now_ns, by_age=True))
 
 
 def keep_room(state: PartitionState, left: Reservation, now_ns: int) -> None:
