@@ -134,6 +134,9 @@ NEWCOMERS = scene(
     (q("root.a", applications=1),), [2, 2], (), [k("low", "a1", 2), k("k1", "a2", 2)],
     [HELD, Claim("k1", firm=False, node="n1")], new=["a1", "a2"],
 )  # fmt: skip
+MEMBER = scene(
+    AB, [1, 1], [(GANG[0], "n1")], [GANG[1], k("high", "b1")], [Claim("g1", firm=False, node="n0")], {"g0": ""}
+)
 REFUSED = scene((A,), [2], (), [k("low", "a1", refused=frozenset({"n0"}))], [HELD])
 LINE = scene(AB, [4], FULL, [k("low", "a1", 4)])
 
@@ -155,6 +158,8 @@ TABLE = [
     ("kept room", placed(checks.find_kept_room, high="n0"), ROW_5_TURNED, "3 kept room taken", ROW_5),
     ("loan", placed(checks.find_kept_room, high="n0"), replace(
         ROW_5, nodes={"n0": Node("n0", {"v": 4}), "n1": Node("n1", {"v": 1})}), "3 needless loan", ROW_5),
+    ("loan of a member", placed(checks.find_kept_room, high="n0"), MEMBER, "3 kept room taken", replace(
+        MEMBER, waiting={"g1": GANG[1], "high": k("high", "b1", priority=1)})),
     ("row 6", placed(checks.find_not_inherited, low="n0"), ROW_6, "4 firm claim not passed", replace(
         ROW_6, leaving={"r0": "low"}, running={"r0": (k("r0", "a1"), "n0")})),
     ("row 6, a part", placed(checks.find_not_inherited, low="n0"), replace(
@@ -266,7 +271,7 @@ def test_small_worlds_are_played_by_the_rule(part: int, small: list[World]) -> N
     "number",
     [
         0, 129, 538, 563, 582, 824, 899, 1005, 1084, 1147, 1171, 1229, 1311, 1371, 1384, 1498, 1695, 1745, 2010, 3087,
-        3097, 3449, 3634, 3676, 3721, 3814, 3819, 4079, 5471, 5532, 5544, 5638,
+        3097, 3449, 3634, 3676, 3721, 3814, 3819, 4079, 5471, 5532, 5544, 5638, 30262, 30381, 30518, 30915, 31485,
     ],
 )  # fmt: skip
 def test_worlds_in_which_core_or_judge_once_erred_are_played_by_the_rule(number: int) -> None:

@@ -212,8 +212,8 @@ class Scene:
     def waiters(self) -> list[Waiter]:
         """Returns all who wait: gangs with a minimum none of whose group runs as units, others one by one.
 
-        A real task whose group still has placeholders waits for one of these, and is no waiter; nor is a member while
-        others of its group are leaving.
+        A real task whose group still has placeholders waits for one of these, and is no waiter; nor is a member of a
+        gang with a minimum while others of its group are leaving.
         """
         if self._found is not None:
             return self._found
@@ -225,9 +225,9 @@ class Scene:
             members = self.members(task)
             if task.group and not task.placeholder and any(other.placeholder for other in members):
                 continue
-            if any(other.key in self.leaving for other in members):
-                continue
             least = self.applications[task.application].minimums.get(task.group, 0)
+            if least > 1 and any(other.key in self.leaving for other in members):
+                continue
             runs = sum(other.key in self.running for other in members)
             if least > 1 and not runs and (task.placeholder or built.TASKS_GATHER):
                 units.setdefault((task.application, task.group), []).append(task)
