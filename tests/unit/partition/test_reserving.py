@@ -141,10 +141,10 @@ def test_a_holder_that_swaps_waits_for_its_turn_and_is_tried_again() -> None:
     ("cores", "shim", "says"),
     [
         # What the less important one saves on n3 is lent to the swapped one at once, not only in the next slice.
-        (1, [], ["allocate a1 on n2", "allocate a2 on n3", "request b reserved=n3"]),
+        (1, [], ["allocate a on n2", "allocate c on n3", "request b reserved=n3"]),
         # n2 has room for both, and what is saved elsewhere is lent only where no other room serves.
-        (2, [], ["allocate a1 on n2", "allocate a2 on n2", "app B Running", "allocate b on n3", "request b reserved=-"]),
-        (2, ["attach predicates"], ["may a1 run on n2", "may a2 run on n2", "may b run on n3", "request b reserved=n3"]),
+        (2, [], ["allocate a on n2", "allocate c on n2", "app B Running", "allocate b on n3", "request b reserved=-"]),
+        (2, ["attach predicates"], ["may a run on n2", "may c run on n2", "may b run on n3", "request b reserved=n3"]),
     ],
 )
 def test_whoever_swaps_is_served_before_a_less_important_holder(cores: int, shim: list[str], says: list[str]) -> None:
@@ -152,9 +152,9 @@ def test_whoever_swaps_is_served_before_a_less_important_holder(cores: int, shim
     stage.engine = Engine(EngineOptions(reservation_percent=100))
     stage.play(["queue root.a application.sort.policy=fifo", "node n1 vcore=1", f"node n2 vcore={cores}"])
     stage.play(["node n3 vcore=1", "ask r1 app=R queue=root.a vcore=1", f"ask r2 app=R queue=root.a vcore={cores}"])
-    stage.play(["ask r3 app=R queue=root.a vcore=1", "cycle", "ask a1 app=A queue=root.a p=1 vcore=1"])
-    stage.play(["ask a2 app=A queue=root.a p=1 vcore=1", "ask b app=B queue=root.a vcore=1", "cycles until=4s every=1s"])
-    reserved = [f"show request {key} reserved" for key in ("a1", "a2", "b")]
-    assert stage.play(reserved) == ["request a1 reserved=n1", "request a2 reserved=n2", "request b reserved=n3"]
+    stage.play(["ask r3 app=R queue=root.a vcore=1", "cycle", "ask a app=A queue=root.a p=1 vcore=1"])
+    stage.play(["ask c app=A queue=root.a p=1 vcore=1", "ask b app=B queue=root.a vcore=1", "cycles until=4s every=1s"])
+    reserved = [f"show request {key} reserved" for key in ("a", "c", "b")]
+    assert stage.play(reserved) == ["request a reserved=n1", "request c reserved=n2", "request b reserved=n3"]
     answers = stage.play([*shim, "release r2 app=R", "+ release r3 app=R", "cycle", reserved[-1]])
     assert answers[-len(says) :] == says
