@@ -46,7 +46,7 @@ from kornel.core.engine.scheduling import autoscaling, cycle, rounds, vetting
 from kornel.core.model.callbacks import Callbacks
 from kornel.core.preemption import registry, slices
 from kornel.core.state.asks import questions
-from kornel.core.state.options import DEFAULTS, EngineOptions
+from kornel.core.state.options import EngineOptions
 from kornel.core.state.partition_state import PartitionState
 from kornel.core.state.waiting import dependence, inquiries
 from kornel.core.state.waiting.waking import wake_for_turn
@@ -69,11 +69,8 @@ class CycleResult:
 class Engine:
     """The engine: all partitions of the registered resource manager."""
 
-    def __init__(
-        self,
-        options: EngineOptions = DEFAULTS,
-    ) -> None:
-        self._options = options
+    def __init__(self, options: EngineOptions | None = None) -> None:
+        self._options = options or EngineOptions()
         self.rm_id: str = ""
         """The ID of the registered manager; empty: none is registered."""
         self.manager: RegisteredManager | None = None

@@ -34,7 +34,7 @@ from kornel.core.journal.following.starting import play_all
 from kornel.core.journal.journal import Journal
 from kornel.core.journal.snapshots.snapshot_store import opened_snapshots
 from kornel.core.journal.writing.places import JournalPlace
-from kornel.core.state.options import DEFAULTS
+from kornel.core.state.options import EngineOptions
 
 MOST_BUNDLES: Final = 5
 """The most bundles that are kept, which are the newest ones."""
@@ -72,7 +72,7 @@ class EngineRestorer:
         await place.gate.wait_until_durable()
         follower = await asyncio.to_thread(_play_again, journal, place.number, self._logger)
         assert follower.engine is not None, "the place is open"
-        place.engine.take_state(follower.engine, Beginning(journal.version, False, DEFAULTS))
+        place.engine.take_state(follower.engine, Beginning(journal.version, False, EngineOptions()))
         took_s = round(time.perf_counter() - began, 3)
         bundle = await asyncio.to_thread(self._keep_bundle, journal.settings, record, error)
         self._logger.error("engine restored, a call was set aside", record=record, took_s=took_s, bundle=bundle)

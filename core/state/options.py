@@ -25,6 +25,3 @@ class EngineOptions(NamedTuple):
     reservation_delay_ns: int | None = RESERVATION_DELAY_NS
     reservation_percent: int = RESERVATION_PERCENT
     ended: int = MOST_ENDED
-
-
-DEFAULTS: Final = EngineOptions()

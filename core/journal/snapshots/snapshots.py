@@ -19,7 +19,7 @@ from kornel.core.journal.content.recording import RecordingEngine
 from kornel.core.journal.content.replay import EngineMaker, Replay, ReplayedPlace, ReplayNotes
 from kornel.core.snapshot.engines import restore_engine, write_engine
 from kornel.core.snapshot.reading import SnapshotUnreadable
-from kornel.core.state.options import DEFAULTS
+from kornel.core.state.options import EngineOptions
 from kornel.v1 import journal_pb2, snapshot_pb2
 
 _MAGIC: Final = b"kornelS1"
@@ -127,7 +127,7 @@ def restore_snapshot(data: bytes, replay: Replay, *, make_engine: EngineMaker = 
     for at, deflated in _split_states(data, message):
         if replay.only is not None and at.place != replay.only:
             continue
-        engine = make_engine(Beginning(head.version, False, DEFAULTS), at.place)
+        engine = make_engine(Beginning(head.version, False, EngineOptions()), at.place)
         state = snapshot_pb2.SnapshotState()
         try:
             state.ParseFromString(zlib.decompress(deflated))
