@@ -111,9 +111,8 @@ def document_of(name: str, message: type[Message], encode: Callable[[Any], Messa
 def document_like(described: Any) -> Named:
     """Returns the description of the documents that :func:`message_document` makes of the messages *described*; the
     schema has their name."""
-    if described.name not in DOCUMENTS:
-        DOCUMENTS[described.name] = MessageDocument(described.name, message_schema(described), message_document)
-    return DOCUMENTS[described.name]
+    found = MessageDocument(described.name, message_schema(described), message_document)
+    return DOCUMENTS.setdefault(described.name, found)
 
 
 def message_schema(described: Any) -> Schema:
