@@ -25,13 +25,11 @@ class Fault(NamedTuple):
     new: str
     test: str
 
-    def plant_in(self, root: Path) -> None:
-        """Changes the file below *root*. Raises ValueError unless the text to replace occurs there exactly once."""
-        file = root / self.path
-        text = file.read_text(encoding="utf-8")
+    def plant_in(self, text: str) -> str:
+        """Returns *text*, that of its file, with the fault. Raises ValueError unless what it replaces is there once."""
         if text.count(self.old) != 1:
             raise ValueError(f"{self.name}: its text occurs {text.count(self.old)} times in {self.path}")
-        file.write_text(text.replace(self.old, self.new), encoding="utf-8")
+        return text.replace(self.old, self.new)
 
     @property
     def node_id(self) -> str:

@@ -28,11 +28,13 @@ def run_tests(tree: Path, tests: Sequence[str]) -> subprocess.CompletedProcess[s
 
 def is_found(tree: Path, fault: Fault) -> bool:
     """Tells whether the test of *fault* fails if it is planted in *tree*, and takes it out again."""
-    fault.plant_in(tree)
+    file = tree / fault.path
+    sound = file.read_text(encoding="utf-8")
+    file.write_text(fault.plant_in(sound), encoding="utf-8")
     try:
         return run_tests(tree, [fault.node_id]).returncode == FAILED
     finally:
-        shutil.copy2(ROOT / fault.path, tree / fault.path)
+        file.write_text(sound, encoding="utf-8")
 
 
 def main(names: Sequence[str]) -> int:
