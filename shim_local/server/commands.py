@@ -78,7 +78,10 @@ class Commands:
         spec = job.spec.to_json()
         del spec["environment"]
         paused = self._dispatcher.is_paused
-        return {"job": shown | spec, "tasks": [task.to_json() | {"key": task.key, "paused": paused(task)} for task in tasks]}
+        return {
+            "job": shown | spec,
+            "tasks": [task.to_json() | {"key": task.key, "paused": paused(task)} for task in tasks],
+        }
 
     async def _cancel_tasks(self, request: Mapping[str, Any]) -> dict[str, Any]:
         names = [str(name) for name in request["names"]]
