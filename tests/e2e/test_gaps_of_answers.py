@@ -97,7 +97,7 @@ async def test_who_asks_for_an_application_that_has_ended_hears_how() -> None:
         await cluster.ask("k1", "ray", vcore=1)
         shown = " ".join((await said(cluster.core, "explain", "k1")).split())
         assert "k1 is unknown, and was refused" in shown
-        assert "no application 'ray'; one of that name was Completed 15 s ago" in shown
+        assert "no application 'ray'; one of that name ended 15 s ago as Completed" in shown
 
 
 async def test_a_queue_shows_its_properties() -> None:
