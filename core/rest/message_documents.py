@@ -8,6 +8,7 @@ unless it is a message.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import cache
 from typing import Any, Final, NamedTuple, TypeVar
 
 from google.protobuf import json_format
@@ -133,32 +134,38 @@ def _is_map(field: Any) -> bool:
 def message_document(message: Message) -> dict[str, Any]:
     """Returns *message* as a document."""
     return {
-        field.json_name: _field_document(message, field)
-        for field in message.DESCRIPTOR.fields
-        if field.is_repeated or not field.has_presence or message.HasField(field.name)
+        shown: [*map(write, getattr(message, name))] if listed else write(getattr(message, name))
+        for shown, name, optional, listed, write in _list_writers(message.DESCRIPTOR)
+        if not optional or message.HasField(name)
     }
 
 
 async def long_document(message: Message) -> dict[str, Any]:
     """Returns *message* as a document, made in steps of a few milliseconds between which other tasks run."""
     document: dict[str, Any] = {}
-    for field in message.DESCRIPTOR.fields:
-        if not field.is_repeated or field.message_type is None or _is_map(field):
-            if field.is_repeated or not field.has_presence or message.HasField(field.name):
-                document[field.json_name] = _field_document(message, field)
-            continue
-        documents = map(message_document, getattr(message, field.name))
-        document[field.json_name] = [item async for item in in_turns(documents)]
+    for shown, name, optional, listed, write in _list_writers(message.DESCRIPTOR):
+        if listed:
+            document[shown] = [item async for item in in_turns(map(write, getattr(message, name)))]
+        elif not optional or message.HasField(name):
+            document[shown] = write(getattr(message, name))
     return document
 
 
-def _field_document(message: Message, field: Any) -> Any:
-    value = getattr(message, field.name)
-    write = _value_writer(field)
-    if _is_map(field):
-        write = _value_writer(field.message_type.fields_by_name["value"])
-        return {str(key): write(value[key]) for key in sorted(value)}
-    return [write(item) for item in value] if field.is_repeated else write(value)
+@cache
+def _list_writers(described: Any) -> list[tuple[str, str, bool, bool, Callable[[Any], Any]]]:
+    """Returns of each field of the messages *described* its name in documents and in messages, whether it may be
+    absent, whether it is a list, and what writes its value, or each item."""
+    return [
+        (field.json_name, field.name, field.has_presence, field.is_repeated and not _is_map(field), _writer_of(field))
+        for field in described.fields
+    ]
+
+
+def _writer_of(field: Any) -> Callable[[Any], Any]:
+    if not _is_map(field):
+        return _value_writer(field)
+    write = _value_writer(field.message_type.fields_by_name["value"])
+    return lambda value: {str(key): write(value[key]) for key in sorted(value)}
 
 
 def _value_writer(field: FieldDescriptor) -> Callable[[Any], Any]:

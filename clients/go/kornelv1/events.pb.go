@@ -532,7 +532,7 @@ type ListDecisionsRequest struct {
 	Partition string `protobuf:"bytes,1,opt,name=partition,proto3" json:"partition,omitempty"`
 	// Number of the first one. Absent: the newest are listed.
 	Start *int64 `protobuf:"varint,2,opt,name=start,proto3,oneof" json:"start,omitempty"`
-	// The most entries to look at. 0: 1,000, which is also the most.
+	// The most entries to look at. 0: 1,000, which is also the most. An answer has at most 3 MiB, but one decision.
 	Limit         int32 `protobuf:"varint,3,opt,name=limit,proto3" json:"limit,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

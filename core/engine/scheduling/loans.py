@@ -39,9 +39,8 @@ def find_lent_node(state: PartitionState, ask: Allocation, why: NotPlaced) -> No
     room saved for those whom it may pass. If there is none, returns *why*, or that the shim has refused them all."""
     if ask.spec.required_node or why.reason not in _WITHOUT_ROOM:
         return why
-    pairs = ask.shape.pairs
-    # Most nodes do not have the room, whoever it is lent to, so that is looked at first.
-    enough = dict.fromkeys([claim.node for claim in state.reserving.saved if holds_pairs(claim.node.free, pairs)])
+    pairs, saved = ask.shape.pairs, state.reserving.saved
+    enough = {claim.node: None for claim in saved if holds_pairs(claim.node.free, pairs)}  # Few nodes have the room.
     found = [node for node in enough if node in state.node_order and lends_room(state, node, ask)]
     found = [node for node in found if ask.spec.topology is None or group_domains.is_with_others(state, ask, node)]
     allowed = [node for node in found if node.node_id not in (ask.refused or ())]
@@ -60,8 +59,7 @@ def is_due(state: PartitionState, now_ns: int) -> bool:
 def review_loans(state: PartitionState, now_ns: int) -> int:
     """Ends saved claims that cannot come true now, and wakes those who may use saved room, because they have come to be
     owed their guarantee, or a holder is owed none any more. Returns the cost in decisions."""
-    round_ = state.reserving
-    nodes = {claim.node: None for claim in round_.saved}
+    round_, nodes = state.reserving, {claim.node: None for claim in state.reserving.saved}
     for node in nodes:
         review_savings(state, node)
     end_excess(state)

@@ -13,6 +13,8 @@ from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from typing import Final, Generic, NamedTuple, TypeVar
 
+from google.protobuf.message import Message
+
 from kornel.core.service.machine.loop_time import WaitingLine, in_turns
 
 MOST_BYTES: Final = 24 * 2**20
@@ -31,11 +33,15 @@ MOST_PAGES: Final = 256
 PATIENCE_S: Final = 5.0
 """The time for which an answer may be sent although others wait for its room."""
 
+MOST_FILLED: Final = 3 * 2**20
+"""The most bytes of the entries in an answer of gRPC: callers accept 4 MiB unless they say otherwise."""
+
 STEP_S: Final = 0.001
 """The time for which entries of a page are examined and encoded before others get their turn."""
 
 ItemT = TypeVar("ItemT")
 EncodedT = TypeVar("EncodedT")
+MessageT = TypeVar("MessageT", bound=Message)
 
 
 class ListPage(NamedTuple, Generic[ItemT, EncodedT]):
@@ -44,6 +50,18 @@ class ListPage(NamedTuple, Generic[ItemT, EncodedT]):
     encoded: list[EncodedT]
     last: ItemT | None
     more: bool
+
+
+async def fill_answer(entries: Iterable[MessageT]) -> list[MessageT]:
+    """Returns the first of *entries*, at most as many as an answer of gRPC has room for, but at least one."""
+    filled: list[MessageT] = []
+    size = 0
+    async for entry in in_turns(entries, STEP_S):
+        size += entry.ByteSize() + 8
+        if filled and size > MOST_FILLED:
+            break
+        filled.append(entry)
+    return filled
 
 
 class _Held:

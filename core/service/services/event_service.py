@@ -16,6 +16,7 @@ from typing import Final
 from structlog.typing import FilteringBoundLogger
 
 from kornel.core.domain.effects import EventRecorded, PreemptionDecided
+from kornel.core.service.calls.long_answers import fill_answer
 from kornel.core.service.calls.rpc import Context, Handler, end_call, parse, server_stream, unary
 from kornel.core.service.connections.callers import host_of
 from kornel.core.service.events.event_journal import EventJournal
@@ -74,15 +75,23 @@ class EventService:
         ring, count = self._journal.decisions, min(max(request.limit, 0) or MOST_DECISIONS, MOST_DECISIONS)
         start = max(request.start, ring.lowest_id) if request.HasField("start") else ring.newest_start(count)
         found = ring.get(start, count) or ()
+        next_id = start + len(found) if found else ring.next_id
+        mine = [
+            (number, entry.next_event, entry.what)
+            for number, entry in enumerate(found, start)
+            if isinstance(entry.what, PreemptionDecided) and entry.what.partition == views.name
+        ]
+        resumed = request.HasField("start")
+        listed = await fill_answer(
+            encode_decision(what, id=number, next_event_id=next_event)
+            for number, next_event, what in (mine if resumed else reversed(mine))
+        )
+        if not resumed:
+            listed.reverse()
+        elif len(listed) < len(mine):
+            next_id = mine[len(listed)][0]
         return pb.ListDecisionsResponse(
-            instance=self._journal.instance,
-            lowest_id=ring.lowest_id,
-            next_id=start + len(found) if found else ring.next_id,
-            preemptions=[
-                encode_decision(entry.what, id=start + place, next_event_id=entry.next_event)
-                for place, entry in enumerate(found)
-                if isinstance(entry.what, PreemptionDecided) and entry.what.partition == views.name
-            ],
+            instance=self._journal.instance, lowest_id=ring.lowest_id, next_id=next_id, preemptions=listed
         )
 
     async def _watch(self, raw: bytes, context: Context) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import binascii
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from functools import partial
 from itertools import islice
 from typing import Final
@@ -16,7 +16,7 @@ from kornel.core.domain.application_states import AppState
 from kornel.core.domain.names import is_user_name
 from kornel.core.preemption.kind import DecisionSource, Kind
 from kornel.core.preemption.registry import SOURCES
-from kornel.core.service.calls.long_answers import MOST_PAGES, LongAnswers
+from kornel.core.service.calls.long_answers import MOST_PAGES, LongAnswers, fill_answer
 from kornel.core.service.calls.rpc import Handler, unary
 from kornel.core.service.configuration.rollbacks import Rollback
 from kornel.core.service.connections.callers import Permission, caller
@@ -55,8 +55,6 @@ from kornel.v1 import read_pb2 as pb
 
 _USUAL: Final = 500
 _MOST: Final = 5_000
-_MOST_BYTES: Final = 3 * 2**20
-"""The most bytes of the entries in an answer: callers accept 4 MiB unless they say otherwise."""
 _QUEUES: Final = 1_000
 _USUAL_FOUND: Final = 20
 _MOST_FOUND: Final = 1_000
@@ -64,7 +62,7 @@ _MOST_FOUND: Final = 1_000
 _LONGEST_SEARCHED: Final = 512
 _MOST_TAGS: Final = 64
 _REFUSAL_KINDS: Final = {pb.RefusalKind.Value(f"REFUSAL_KIND_{kind.name}"): kind for kind in RefusalKind}
-_encode_refusal: Final = ENCODERS.add(Refusal, pb.Refusal)
+encode_refusal: Final = ENCODERS.add(Refusal, pb.Refusal)
 _encode_found: Final = ENCODERS.add(FoundName, pb.FoundName)
 _encode_presence: Final = ENCODERS.add(Presence, pb.HeldManager, {"open_streams": "streams"})
 _encode_rollback: Final = ENCODERS.add(
@@ -223,7 +221,7 @@ class ReadService:
         found = self._refusals.newest((kind,) if kind is not None else (), partition)
         counts = {str(each): self._refusals.counts[each] for each in RefusalKind}
         limit = _page_size(request.limit, len(found), len(found))
-        return pb.ListRefusalsResponse(refusals=fill_answer(found[:limit]), counts=counts)
+        return pb.ListRefusalsResponse(refusals=await fill_answer(map(encode_refusal, found[:limit])), counts=counts)
 
     async def _find_names(self, request: pb.FindNamesRequest) -> pb.FindNamesResponse:
         views, text = self._views_of(request.partition), request.text.strip()
@@ -232,11 +230,12 @@ class ReadService:
         most = _page_size(request.limit, _USUAL_FOUND, _MOST_FOUND)
         counts: Counter[str] = Counter()
         found: list[pb.FoundName] = []
-        async for each in in_turns(views.search_names(text)):
-            if each is not None:
-                counts[each.kind] += 1
-                if counts[each.kind] <= most:
-                    found.append(_encode_found(each))
+        async with self._lists.count_making():
+            async for each in in_turns(views.search_names(text)):
+                if each is not None:
+                    counts[each.kind] += 1
+                    if counts[each.kind] <= most:
+                        found.append(_encode_found(each))
         return pb.FindNamesResponse(found=found, more=[kind for kind, count in counts.items() if count > most])
 
     async def _find_queue(self, request: pb.FindQueueRequest) -> pb.FindQueueResponse:
@@ -290,17 +289,6 @@ def _encode_source(source: DecisionSource) -> pb.PreemptionKind:
             for outcome, ending in source.outcomes.items()
         },
     )
-
-
-def fill_answer(found: Iterable[Refusal]) -> Iterator[pb.Refusal]:
-    """Yields the first of *found*, at most as many as an answer has room for."""
-    size = 0
-    for record in found:
-        refusal = _encode_refusal(record)
-        size += refusal.ByteSize() + 8
-        if size > _MOST_BYTES:
-            return
-        yield refusal
 
 
 def _make_test(request: pb.ListApplicationsRequest) -> Callable[[ApplicationSummary | ApplicationView], bool]:

@@ -46,21 +46,11 @@ _LEVELS = {level: at for at, level in enumerate(Level)}
 def find_blockers(state: PartitionState, ask: Allocation) -> tuple[tuple[Blocker, ...], int]:
     """Returns what keeps *ask* waiting, ranked, and how many open nodes have room for it. The cost is linear in
     nodes."""
-    group = ask.group
-    if isinstance(group, GangUnit):
-        found = [*_application_blockers(ask), *gang_blockers(state, group)]
-        return tuple(sorted(found, key=_rank_of)), 0
-    found = [
-        *_application_blockers(ask),
-        *_user_blockers(state, ask, ask.shape.pairs),
-        *_queue_blockers(state, ask),
-        *_saved_blockers(state, ask, ask.shape.pairs),
-        *_reservation_blockers(state, ask),
-    ]
+    found = [*find_causes(state, ask)]
     fitting = 0
     # A member of a gang that holds its place waits for the victims of all members, and for no other node.
     settled = ask.place is AskPlace.HELD or ask.place is AskPlace.POOLED or state.gangs.hold_of(ask) is not None
-    if not settled:
+    if not settled and not isinstance(ask.group, GangUnit):
         if ask.spec.required_node:
             on_node = list(_required_node(state, ask))
             fitting = not on_node
@@ -70,7 +60,19 @@ def find_blockers(state: PartitionState, ask: Allocation) -> tuple[tuple[Blocker
             on_node, fitting = node_blockers(state, ask)
         # If one node has room, the other nodes do not block the ask.
         found += [] if fitting else [*on_node, *_cluster_blockers(state, ask), *_shortfall(ask)]
-    return tuple(sorted(found, key=_rank_of)), int(fitting)
+    return tuple(sorted(found, key=rank_of)), int(fitting)
+
+
+def find_causes(state: PartitionState, ask: Allocation) -> Iterator[Blocker]:
+    """Yields what keeps *ask* waiting, except nodes; for a member of a gang that is placed as a whole, also nodes."""
+    yield from _application_blockers(ask)
+    if isinstance(ask.group, GangUnit):
+        yield from gang_blockers(state, ask.group)
+        return
+    yield from _user_blockers(state, ask, ask.shape.pairs)
+    yield from _queue_blockers(state, ask)
+    yield from _saved_blockers(state, ask, ask.shape.pairs)
+    yield from _reservation_blockers(state, ask)
 
 
 def _shortfall(ask: Allocation) -> Iterator[Blocker]:
@@ -82,7 +84,8 @@ def _shortfall(ask: Allocation) -> Iterator[Blocker]:
         yield Blocker(BlockerKind.GANG_INCOMPLETE, Level.APPLICATION, application.application_id, detail)
 
 
-def _rank_of(blocker: Blocker) -> tuple[bool, int, float, str, str]:
+def rank_of(blocker: Blocker) -> tuple[bool, int, float, str, str]:
+    """Returns the key by which blockers are ranked."""
     return (not blocker.permanent, _LEVELS[blocker.level], -blocker.distance, blocker.kind, blocker.name)
 
 

@@ -12,13 +12,10 @@ from kornel.core.model.nodes import Node
 from kornel.core.state.asks import finding
 from kornel.core.state.partition_state import PartitionState
 from kornel.core.state.records.missing_shares import missing_share
-from kornel.core.telling.allocations.blockers import find_blockers
+from kornel.core.telling.allocations.blockers import find_blockers, find_causes, rank_of
 from kornel.core.telling.allocations.explanation import Blocker, BlockerKind, Level
 from kornel.core.telling.nodes.domain_blockers import blocker_of_domain, requires_domain
 from kornel.core.telling.nodes.node_blockers import blocker_on, find_reasons
-
-MOST_EXPLAINED: Final = 10
-"""The most kinds of asks that fit on a node for which the first obstacle elsewhere is searched for."""
 
 FITS: Final = "fits"
 """The verdict on asks that fit on a node and that nothing else keeps back."""
@@ -104,14 +101,14 @@ def explain_ask_on_node(state: PartitionState, ask: Allocation, node: Node, stan
 
 
 def explain_node(state: PartitionState, node: Node) -> NodeReport:
-    """Explains what keeps waiting asks from *node*. The cost is linear in waiting asks, and in nodes for some kinds of
-    asks."""
+    """Explains what keeps waiting asks from *node*. The cost is linear in waiting asks, and in nodes for members of
+    gangs."""
     resources = state.types.to_resources
     waiting = 0
     verdicts: dict[str, AsksOnNode] = {}
     for asks in _group_equals(state).values():
         waiting += len(asks)
-        blocker = _first_obstacle(state, node, asks[0], len(verdicts) < MOST_EXPLAINED)
+        blocker = _first_obstacle(state, node, asks[0])
         kind = FITS if blocker is None else str(blocker.kind)
         known = verdicts.get(kind)
         if known is None:
@@ -146,14 +143,14 @@ def _group_equals(state: PartitionState) -> dict[tuple[object, ...], list[Alloca
     return found
 
 
-def _first_obstacle(state: PartitionState, node: Node, ask: Allocation, look_elsewhere: bool) -> Blocker | None:
-    """Returns the first obstacle for *ask* on *node*; if there is none and *look_elsewhere* is set, the first one that
-    keeps it waiting on every node."""
+def _first_obstacle(state: PartitionState, node: Node, ask: Allocation) -> Blocker | None:
+    """Returns the first obstacle for *ask* on *node*; if there is none, the first one whatever the node."""
     on_node = next(_blockers_on(state, node, ask), None)
-    if on_node is not None or not look_elsewhere:
+    if on_node is not None:
         return on_node
-    found, _ = find_blockers(state, ask)
-    return next((blocker for blocker in found if blocker.level is not Level.NODE), None)
+    # The ask fits here, so no other node is looked at: among thousands of asks and nodes that would take many seconds.
+    found = [blocker for blocker in find_causes(state, ask) if blocker.level is not Level.NODE]
+    return min(found, key=rank_of, default=None)
 
 
 def _blockers_on(state: PartitionState, node: Node, ask: Allocation) -> Iterator[Blocker]:

@@ -273,7 +273,7 @@ class ListDecisionsRequest(_message.Message):
     start: _builtins.int
     """Number of the first one. Absent: the newest are listed."""
     limit: _builtins.int
-    """The most entries to look at. 0: 1,000, which is also the most."""
+    """The most entries to look at. 0: 1,000, which is also the most. An answer has at most 3 MiB, but one decision."""
     def __init__(
         self,
         *,

@@ -40,8 +40,8 @@ def test_parts_share_a_gpu_and_whole_ones_are_shared_with_nobody(machine: Local)
     whole = machine.shell(SHOW, gpu=1)
     assert [seen(machine, job) for job in parts] == ["<0> 0.5", "<0> 0.5"]
     assert seen(machine, whole) == "<1>"
+    other = machine.shell(SHOW, gpu=0.25)  # It comes first, because whoever wants a whole one saves that once it waits.
     waiting = machine.shell(SHOW, gpu=1)
-    other = machine.shell(SHOW, gpu=0.25)
 
     machine.kill_server()
     machine.kill_core()

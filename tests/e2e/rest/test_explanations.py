@@ -7,8 +7,12 @@ from typing import Any
 import pytest
 from google.protobuf import descriptor_pool
 
+from kornel.core.domain.effects import PreemptionDecided, VictimRecord
+from kornel.core.domain.reasons import Outcome
 from kornel.core.rest.message_documents import message_schema
+from kornel.core.service.events.event_journal import Decision
 from kornel.si.v1 import si_pb2 as si
+from kornel.v1 import events_pb2, events_pb2_grpc
 from tests.e2e.rest.shim import Cluster, P
 from tests.e2e.rest.test_openapi import closed
 
@@ -97,6 +101,33 @@ async def test_decisions_are_read_on_by_their_numbers(fresh: Cluster) -> None:
     assert (await fresh.get(f"{PREEMPTIONS}?start={first}"))["preemptions"] == batch["preemptions"]
     assert (await fresh.get(f"{PREEMPTIONS}?start={after}"))["preemptions"] == []
     assert (await fresh.get(f"{PREEMPTIONS}?start=0&limit=1"))["nextID"] == batch["lowestID"] + 1
+
+
+async def test_decisions_with_many_victims_come_in_several_answers(fresh: Cluster) -> None:
+    """Each fits into a message of gRPC. The newest come without a number, and nobody who reads on misses any."""
+    await fresh.register(CONFIG)
+    (views,) = fresh.core.server.managers.reader.partitions()
+    victims = tuple(VictimRecord(f"task-{n:030}", "etl", "root.batch", "n1", {"vcore": 2}, 0) for n in range(100))
+    ring = fresh.core.server.events.decisions
+    first = ring.next_id
+    for number in range(600):
+        decided = PreemptionDecided(
+            number, views.name, "guarantee", "web", "shop", "root.prod", Outcome.TRIGGERED, "", "n1", victims
+        )
+        ring.append_entries([Decision(0, decided)])
+    call = events_pb2_grpc.EventServiceStub(fresh.core.channel).ListDecisions
+    newest = await call(events_pb2.ListDecisionsRequest())
+    assert newest.next_id == first + 600
+    assert [one.id for one in newest.preemptions] == list(range(newest.preemptions[0].id, first + 600))
+    read: list[int] = []
+    at, answers = first, 0
+    while at < ring.next_id:
+        page = await call(events_pb2.ListDecisionsRequest(start=at))
+        read += [one.id for one in page.preemptions]
+        at, answers = page.next_id, answers + 1
+    assert read == list(range(first, first + 600))
+    assert 1 < answers < 5
+    assert (await fresh.get(f"{PREEMPTIONS}?start={first}"))["nextID"] < first + 600
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,9 @@ import grpc
 import pytest
 
 from kornel.core.domain.names import LONGEST_NAME
+from kornel.core.service.calls.long_answers import fill_answer
 from kornel.core.service.events.refusals import KEPT_OF_KIND, Refusal, RefusalKind
-from kornel.core.service.services.read_service import fill_answer
+from kornel.core.service.services.read_service import encode_refusal
 from kornel.v1 import read_pb2, read_pb2_grpc
 from tests.e2e.rest.shim import PREFIX, Cluster, rest_cluster
 from tests.e2e.test_command_answers import kornel
@@ -60,18 +61,18 @@ async def test_what_was_refused_and_why() -> None:
         await cluster.refused(f"{AT}?kind=queue", 400)
 
 
-def test_an_answer_fits_into_a_message() -> None:
+async def test_an_answer_fits_into_a_message() -> None:
     """The newest, as many as there is room for, however long the texts are that were refused."""
     text = "\N{BUG}" * LONGEST_NAME
     records = [
-        Refusal(number, 1, kind, text, "rm", text, text, text, text, "no-queue", text)
+        encode_refusal(Refusal(number, 1, kind, text, "rm", text, text, text, text, "no-queue", text))
         for number in range(KEPT_OF_KIND, 0, -1)
         for kind in RefusalKind
     ]
-    answer = read_pb2.ListRefusalsResponse(refusals=fill_answer(records))
+    answer = read_pb2.ListRefusalsResponse(refusals=await fill_answer(records))
     assert 2 * 2**20 < answer.ByteSize() < 4 * 2**20
     assert [each.number for each in answer.refusals] == [each.number for each in records[: len(answer.refusals)]]
-    assert len(list(fill_answer(records[:3]))) == 3
+    assert len(await fill_answer(records[:3])) == 3
 
 
 async def test_the_same_over_grpc_and_on_the_command_line() -> None:

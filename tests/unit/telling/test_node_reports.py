@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from kornel.core.telling.allocations import blockers
 from kornel.core.telling.allocations.explanation import BlockerKind
 from kornel.core.telling.explain import NamedOnNode, NodeUse
 from kornel.core.telling.reader import PartitionReader, Reader
@@ -100,3 +101,15 @@ def test_a_node_that_nobody_wants() -> None:
     found = read("node idle f=4").explain(NodeUse("idle"))
     assert found is not None
     assert (found.waiting, found.verdicts, found.last_placed_ns) == (0, (), 0)
+
+
+def test_no_other_node_is_looked_at_for_asks_that_fit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With thousands of nodes and of asks below a limit, an answer stopped the core for eight seconds."""
+    asks = [f"ask k{n} queue=root.low f=1" for n in range(5)]
+    reader = read(*CLUSTER, "run low queue=root.low node=small f=1", *asks, "cycle")
+    looked: list[str] = []
+    monkeypatch.setattr(blockers, "node_blockers", lambda state, ask: looked.append(ask.spec.key))
+    found = reader.explain(NodeUse("big"))
+    assert found is not None
+    assert [(v.kind, v.asks) for v in found.verdicts] == [("queue-quota", 5)]
+    assert looked == []
