@@ -26,7 +26,7 @@ unexport PYTHONDONTWRITEBYTECODE
 IMAGE    := proto/image.binpb
 
 .DEFAULT_GOAL := help
-.PHONY: help venv runtime demo docs docs-serve test test-costs long alone hostile test-go test-shim test-kubernetes soak search rules fuzz bench bench-baseline lint format types proto proto-go proto-check proto-image lock ci nightly clean
+.PHONY: help venv runtime demo docs docs-serve test test-costs long alone hostile test-go test-shim test-kubernetes soak search planted rules fuzz bench bench-baseline lint format types proto proto-go proto-check proto-image lock ci nightly clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -87,6 +87,9 @@ test-kubernetes: venv ## test core and shim at a real API server (TESTS=file for
 
 search: venv ## try all properties with new examples (MINUTES=, or SEED= for one round; TESTS= for a part of them)
 	$(BIN)/python -m tests.search $(if $(filter-out 0,$(SEED)),--seed $(SEED),--minutes $(MINUTES)) $(TESTS)
+
+planted: venv ## plant faults in a copy of the tree, one after the other: a test finds each (ONLY="name ..."); five minutes
+	$(BIN)/python -m tests.planted $(ONLY)
 
 rules: venv ## hold 20,000 random clusters against the rules of preemption (TREES=, SEED=)
 	$(BIN)/python -m tests.properties.preemption_rules --trees $(TREES) --seed $(SEED)

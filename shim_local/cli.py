@@ -289,9 +289,11 @@ def explain_job(
     with _report_errors(), _connect(context) as server:
         tasks = server.request({"do": "show", "name": job})["tasks"]
         status = server.request({"do": "status"})
-    waiting = [task for task in tasks if task["state"] == "queued"]
+    waiting = [task for task in tasks if task["state"] == "queued" and not task["paused"]]
     if not waiting:
-        _print_line(f"{job} does not wait for room: it is {tasks[0]['state']}")
+        first = next((task for task in tasks if task["paused"]), tasks[0])
+        state = f"paused: {first['reason']}" if first["paused"] else first["state"]
+        _print_line(f"{job} does not wait for room: it is {state}")
         return
     key = str(waiting[0]["key"])
     explained = subprocess.run(

@@ -71,8 +71,8 @@ def make_spec(folder: Path, command: list[str], options: dict[str, Any]) -> JobS
             raise BadSpec(f"--env {pair!r} is not a variable; write NAME=VALUE")
         environment[name] = value
     indexes, percent, most = options["array"].partition("%")
-    if percent and not (most.isascii() and most.isdigit() and len(most) <= 7 and int(most)):
-        raise BadSpec(f"--array {options['array']!r} does not say how many run at a time; write 1-100%4")
+    if percent and not (indexes and most.isascii() and most.isdigit() and len(most) <= 7 and int(most)):
+        raise BadSpec(f"--array {options['array']!r} does not say which tasks, or how many at a time; write 1-100%4")
     mask = os.umask(0o022)
     os.umask(mask)
     spec = JobSpec(

@@ -99,7 +99,8 @@ def nodes(
         str, typer.Option("--by", metavar="LEVEL", help="Show domains of this level of the topology, such as rack.")
     ] = "",
     sort: Annotated[
-        str, typer.Option("--sort", metavar="WHAT", help="stranded: what is free and no waiting ask can use, first.")
+        str,
+        typer.Option("--sort", metavar="WHAT", help="stranded: most of what is free but fits no waiting ask first."),
     ] = "",
     types: Types = None,
     limit: Limit = 0,
@@ -108,15 +109,15 @@ def nodes(
 ) -> None:
     """Show nodes and how full they are, or with --by, domains such as racks and how full they are.
 
-    With --sort stranded: what is free of the types that somebody waits for, although no ask that wants them fits there,
-    summed up by type and by domain. Exits 1 when no core answers or there is no such node or level.
+    With --sort stranded: what is free of the types that waiting asks want, on nodes where none of these asks fits, with
+    sums by type and by domain. Exits 1 when no core answers or there is no such node or level.
     """
-    if sort not in ("", "stranded") or (sort and (node or by)):
-        raise refuse_input("--sort sorts all nodes by stranded, the only order but that of their names")
+    if sort and (sort != "stranded" or node or by or draining):
+        raise refuse_input("--sort knows stranded only, and shows all nodes: give it without NODE, --by and --draining")
     if sort:
         with Reader(core.grpc, core.timeout) as reader:
-            nodes = reader.nodes(pb.ListNodesRequest(partition=core.partition, only_draining=draining, stranded=True))
-        core.show(sort_stranded(nodes, limit), lambda: render_stranded(nodes, limit))
+            nodes = reader.nodes(pb.ListNodesRequest(partition=core.partition, stranded=True))
+        core.show(sort_stranded(nodes, limit, types), lambda: render_stranded(nodes, limit, types))
         return
     if by:
         if node or draining:

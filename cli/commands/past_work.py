@@ -51,4 +51,4 @@ def _render_refused(core: Core, name: str) -> str:
     refused = [each for each in found.refusals if name in (each.name, each.application_id)][:MOST_RECORDS]
     if not refused:
         return ""
-    return join_lines([f"{name} is unknown, and was refused:", *list_refused(refused, time_ns())])
+    return join_lines([f"{write_visibly(name)} is unknown, and was refused:", *list_refused(refused, time_ns())])

@@ -208,30 +208,32 @@ def render_nodes(found: pb.ListNodesResponse, strokes: Strokes, types: Sequence[
     return join_lines([*fit_table(rows_with, BARS, ("reserved",)), *_say_more(found)])
 
 
-def sort_stranded(found: pb.ListNodesResponse, most: int) -> pb.ListNodesResponse:
-    """Returns the first *most* nodes (0: all) on which something is stranded, the largest part of what all nodes have
-    first."""
+def sort_stranded(found: pb.ListNodesResponse, most: int, types: Sequence[str] | None) -> pb.ListNodesResponse:
+    """Returns the first *most* nodes (0: all) on which something of *types* (none: of any) is stranded, the largest
+    part of what all nodes have first."""
     whole = _sum_amounts(node.capacity for node in found.nodes)
-
-    def find_share(node: pb.NodeSummary) -> float:
-        return max(amount / whole[name] for name, amount in node.stranded.items())
-
-    nodes = sorted((node for node in found.nodes if node.stranded), key=lambda node: (-find_share(node), node.node_id))
+    shares = {
+        node.node_id: max((n / whole[t] for t, n in node.stranded.items() if t in (types or whole)), default=0)
+        for node in found.nodes
+    }
+    nodes = [node for node in found.nodes if shares[node.node_id]]
+    nodes.sort(key=lambda node: (-shares[node.node_id], node.node_id))
     return pb.ListNodesResponse(nodes=nodes[: most or None])
 
 
-def render_stranded(found: pb.ListNodesResponse, most: int) -> str:
+def render_stranded(found: pb.ListNodesResponse, most: int, types: Sequence[str] | None) -> str:
     """Returns what is stranded: the sums by type, then by domain, then a row for each of the first *most* nodes."""
-    shown, whole = sort_stranded(found, most).nodes, _sum_amounts(node.available for node in found.nodes)
-    sums = _sum_amounts(node.stranded for node in found.nodes)
-    if not sums:
-        return "nothing is stranded: what is free of the types that somebody waits for can be used"
-    names = types_in_order([sums])
+    nodes = sort_stranded(found, 0, types).nodes
+    sums = _sum_amounts(node.stranded for node in nodes)
+    names = [name for name in types_in_order([sums]) if name in (types or sums)]
+    if not names:
+        return "nothing is stranded: wherever something is free that a waiting ask wants, one of these asks fits"
+    whole = _sum_amounts({t: max(0, n) for t, n in each.available.items()} for each in found.nodes if each.schedulable)
     parts = (f"{format_quantity(name, sums[name])} of {format_quantity(name, whole[name])} {name}" for name in names)
     lines = list(wrap_text(f"stranded, of what is free: {', '.join(parts)}"))
-    domains = {node.domain: None for node in found.nodes if node.domain and node.stranded}
-    rows = [(each, _sum_amounts(n.stranded for n in found.nodes if n.domain == each)) for each in sorted(domains)]
-    for head, listed in (("domain", rows), ("node", [(node.node_id, node.stranded) for node in shown])):
+    domains = sorted({node.domain for node in nodes if node.domain})
+    rows = [(each, _sum_amounts(node.stranded for node in nodes if node.domain == each)) for each in domains]
+    for head, listed in (("domain", rows), ("node", [(each.node_id, each.stranded) for each in nodes[: most or None]])):
         if listed:
             cells = [(each, *(format_quantity(t, held.get(t, 0)) for t in names)) for each, held in listed]
             lines += ["", *format_table([(head, *names), *cells])]

@@ -77,8 +77,8 @@ class ServeOptions:
         typer.Option(
             "--ended",
             metavar="N",
-            min=0,
-            help="How many ended applications each partition remembers, and as many rejected ones, for three days.",
+            min=1,
+            help="How many ended applications a partition remembers, and as many rejected ones, three days at most.",
         ),
     ] = MOST_ENDED
     disable_reservation: Annotated[

@@ -2,7 +2,7 @@
 
 An application starts New, is Accepted with its first ask, Running with its first real allocation, Completing when
 nothing is left to do, and Completed when that stays so for 30 s. Gangs add Resuming (soft timeout) and Failing
-(hard timeout, or the partition was removed). Finished applications expire after three days.
+(hard timeout, or the partition was removed). Finished applications expire after three days at most.
 
 Rules: scheduling.md 11.1.
 """
@@ -32,7 +32,7 @@ class AppState(StrEnum):
     RUNNING = "Running"
     """An allocation of the application runs, or one has run and more asks are pending."""
     REJECTED = "Rejected"
-    """The application was refused when it was added; the state is remembered for three days and not reported."""
+    """The application was refused when it was added; the state is remembered for up to three days and not reported."""
     COMPLETING = "Completing"
     """Nothing of it runs or waits; it completes unless something new comes within 30 s."""
     COMPLETED = "Completed"
@@ -44,7 +44,7 @@ class AppState(StrEnum):
     RESUMING = "Resuming"
     """The placeholders were not placed in time; they are released, and the application goes on without a gang."""
     EXPIRED = "Expired"
-    """The application ended three days ago, and is no longer remembered."""
+    """The application ended up to three days ago, and is no longer remembered."""
 
 
 class AppEvent(StrEnum):

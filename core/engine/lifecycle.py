@@ -69,12 +69,12 @@ def keep_rejected(state: PartitionState, spec: ApplicationSpec, user: str, reaso
 
 
 def _forget_old(state: PartitionState, now_ns: int) -> None:
-    """Tells of each application that is no longer remembered that it has expired, and looks again when the next one has
-    been remembered for long enough."""
+    """Tells of each application that is no longer remembered that it has expired, unless another one has its ID now.
+    Looks again when the next one has been remembered for long enough."""
     for ended in state.past.drop_old(now_ns):
-        if ended.removed:
-            continue
         name = ended.spec.application_id
+        if ended.removed or name in state.applications:
+            continue
         where = () if ended.state is _REJECTED else (ended.queue, ended.user, ended.submitted_ns)
         state.effects.append(ApplicationUpdated(name, AppState.EXPIRED, now_ns, AppEvent.EXPIRE, state.name, *where))
         if state.recording:

@@ -1,7 +1,7 @@
 """Checks the law that binds every kind of preemption: no victim is taken without need.
 
 A kind states what has to be freed, by place and type, and how much each victim contributes. By the law, no victim can
-be left out, and what is freed exceeds a need by less than the smallest victim that serves this need alone.
+be left out. So what is freed exceeds a need by less than the smallest victim that serves this need alone.
 """
 
 from __future__ import annotations
@@ -45,17 +45,7 @@ class Need:
 
 
 def check(needs: Sequence[Need], victims: Sequence[str]) -> Iterator[Violation]:
-    """Yields each of *victims*, by key, that could be left out, and each one whose absence would still meet the only
-    need that it serves."""
-    real = [need for need in needs if need.amount > 0]
-    needed: dict[str, list[Need]] = {key: [need for need in real if need.depends_on(key)] for key in victims}
+    """Yields each of *victims*, by key, that could be left out: no need for which it may be taken depends on it."""
     for key in victims:
-        if not any(key in need.mine for need in needed[key]):
+        if not any(key in need.mine and need.depends_on(key) for need in needs):
             yield Violation(Law.MINIMAL, f"{key} is not needed")
-    for need in real:
-        spare = need.freed() - need.amount
-        for key in victims:
-            gain = need.gains.get(key, 0)
-            if gain and gain <= spare and all(other is need for other in needed[key]):
-                detail = f"{need.freed()} freed of {need.place}, {need.amount} needed: {key} could stay"
-                yield Violation(Law.MINIMAL, detail)

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from typing import TYPE_CHECKING
 
-from kornel.core.model.shapes import Pairs, Vector, book_amounts, unbook_amounts, widen_vector
+from kornel.core.model.shapes import Pairs, Vector, book_amounts, holds_pairs, unbook_amounts, widen_vector
 
 if TYPE_CHECKING:
     from kornel.core.model.allocations import Allocation, Reservation
@@ -219,8 +219,7 @@ class Claims:
 
     def room_for(self, reservation: Reservation, free: Vector) -> bool:
         """Tells whether *free* can serve *reservation* after all claims before it."""
-        room = self.room_of(reservation, free)
-        return all(room[t] >= amount for t, amount in reservation.pairs)
+        return holds_pairs(self.room_of(reservation, free), reservation.pairs)
 
     def room_for_all(self, reservations: Collection[Reservation], free: Vector) -> bool:
         """Tells whether *free* is enough for all *reservations* at once, without the room that earlier claims still
@@ -258,11 +257,8 @@ class Claims:
 
     def _can_serve(self, reservation: Reservation, free: Vector, before: Vector) -> bool:
         """Tells whether *reservation* can be served from *free*, of which claims before it need *before*."""
-        for t, amount in reservation.pairs:
-            room = free[t]
-            if min(room, room + self.unowned[t] - before[t]) < amount:
-                return False
-        return True
+        unowned = self.unowned
+        return all(min(free[t], free[t] + unowned[t] - before[t]) >= amount for t, amount in reservation.pairs)
 
     def _from_free(self, reservation: Reservation) -> Pairs:
         """Returns the amounts that *reservation* holds of the free room: the rest comes from its victims."""

@@ -12,7 +12,7 @@ from kornel.core.domain.drains import OperatorDrain
 from kornel.core.model.claims import Claims
 from kornel.core.model.devices import NodeDevices
 from kornel.core.model.domains import NOTHING_COUNTED, Counted, Domain, count_amounts
-from kornel.core.model.shapes import Pairs, Shape, Vector, widen_vector
+from kornel.core.model.shapes import Pairs, Shape, Vector, holds_pairs, widen_vector
 
 if TYPE_CHECKING:
     from kornel.core.model.allocations import Allocation, Reservation
@@ -171,11 +171,7 @@ class Node:
 
     def could_hold(self, pairs: Pairs) -> bool:
         """Tells whether the empty node would hold *pairs*."""
-        capacity = self.capacity
-        for t, amount in pairs:
-            if capacity[t] < amount:
-                return False
-        return True
+        return holds_pairs(self.capacity, pairs)
 
     def could_hold_shape(self, shape: Shape) -> bool:
         """Tells whether the empty node would hold *shape*, with its devices."""

@@ -122,7 +122,7 @@ class Queue:
         self.newcomers: KeyedHeap[Application] | None = None
         """The applications of a leaf sorted ``stateaware`` that could start but have not started. Only one of them may
         start at a time."""
-        self.starting: tuple[Application, ...] = ()
+        self.starting: dict[Application, None] = {}
         """The applications of a leaf sorted ``stateaware`` of which only the originator runs so far."""
         self.parked: dict[Shape, WaitingRoom] = {}
         """The groups that this queue's max keeps back, by shape."""
@@ -177,7 +177,7 @@ class Queue:
         self.saving = None
         self.held_back.clear()
         self.allocating.clear()
-        self.starting = ()
+        self.starting.clear()
         self.claimants.clear()
         for account in self.accounts.values():
             account.saving = None

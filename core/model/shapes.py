@@ -375,6 +375,14 @@ class ResourceTypes:
         return Resources({self.names[t]: amount for t, amount in amounts.items()})
 
 
+def holds_pairs(vector: Vector, pairs: Pairs) -> bool:
+    """Tells whether *vector* has all of *pairs*."""
+    for t, amount in pairs:
+        if vector[t] < amount:
+            return False
+    return True
+
+
 def book_amounts(vector: Vector, pairs: Pairs) -> None:
     """Add *pairs* to *vector* in place."""
     for t, amount in pairs:

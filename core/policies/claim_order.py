@@ -8,7 +8,7 @@ somebody who is no more important.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from functools import lru_cache
+from functools import cache, lru_cache, partial
 from itertools import pairwise
 
 from kornel.core.domain.ask_places import AskPlace
@@ -133,14 +133,14 @@ def may_pass(ask: Allocation, claim: Reservation | LimitClaim, mode: GuaranteeMo
     if lead > REPAIR:
         return True
     owing = owing_queues(ask, mode if pairs is None else GuaranteeMode.STRICT, pairs)
-    if lead > 0 and (owing or not _is_owed(claim, mode)):
+    if lead > 0 and (owing or not is_owed(claim, mode)):
         return True
     if holder.spec.required_node or not owing:
         return False
-    return any(queue not in holder.queue.lineage() for queue in owing) and not _is_owed(claim, mode)
+    return any(queue not in holder.queue.lineage() for queue in owing) and not is_owed(claim, mode)
 
 
-def _is_owed(claim: Reservation | LimitClaim, mode: GuaranteeMode) -> bool:
+def is_owed(claim: Reservation | LimitClaim, mode: GuaranteeMode) -> bool:
     """Tells whether the holder of *claim* is owed its guarantee; a gang is if the guarantee is enough for all members
     together (B.11)."""
     holder = claim.waiter
@@ -151,6 +151,14 @@ def _is_owed(claim: Reservation | LimitClaim, mode: GuaranteeMode) -> bool:
         members = [ask for ask in holder.application.savers if (saved := ask.reservation) and saved.least]
         pairs = tuple(sum_amounts(members).items())
     return bool(owing_queues(holder, mode if pairs == own else GuaranteeMode.STRICT, pairs))
+
+
+class Dues:
+    """Finds who is owed a guarantee, once for each as long as nothing is booked."""
+
+    def __init__(self, mode: GuaranteeMode) -> None:
+        self.find_owing = cache(partial(owing_queues, mode=mode))
+        self.is_owed = cache(partial(is_owed, mode=mode))
 
 
 def limits_of(ask: Allocation) -> list[Queue | Account]:

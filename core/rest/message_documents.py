@@ -18,7 +18,7 @@ from google.protobuf.message import Message
 from kornel.core.rest.errors import RestError
 from kornel.core.rest.queries import read_positive, read_unsigned
 from kornel.core.service.machine.loop_time import in_turns
-from kornel.core.telling.encoding.documents import DOCUMENTS, Schema, object_schema
+from kornel.core.telling.encoding.documents import DOCUMENTS, Named, Schema, object_schema, refer_to
 
 MessageT = TypeVar("MessageT", bound=Message)
 
@@ -108,6 +108,13 @@ def document_of(name: str, message: type[Message], encode: Callable[[Any], Messa
     return found
 
 
+def document_like(described: Any) -> Named:
+    """Returns the description of the documents that :func:`message_document` makes of the messages *described*; the
+    schema has their name."""
+    found = MessageDocument(described.name, message_schema(described), message_document)
+    return DOCUMENTS.setdefault(described.name, found)
+
+
 def message_schema(described: Any) -> Schema:
     """Returns the schema of the documents that :func:`message_document` makes of the messages *described*."""
     shown = {field.json_name: _field_schema(field) for field in described.fields}
@@ -123,7 +130,7 @@ def _field_schema(field: FieldDescriptor) -> Schema:
 
 def _value_schema(field: FieldDescriptor) -> Schema:
     if field.message_type is not None:
-        return message_schema(field.message_type)
+        return refer_to(document_like(field.message_type))
     return {"type": "string" if field.enum_type is not None else _TYPES.get(field.cpp_type, "integer")}
 
 

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from kornel.core.engine.engine import Engine
 from kornel.core.snapshot.kept import Kept
-from kornel.core.snapshot.reading import read_objects
+from kornel.core.snapshot.reading import SnapshotUnreadable, read_objects
 from kornel.core.snapshot.schema import SCHEMA
 from kornel.core.snapshot.writing import write_objects
 from kornel.v1 import snapshot_pb2 as pb
@@ -51,11 +51,11 @@ def restore_engine(engine: Engine, state: pb.SnapshotState) -> Sequence[Any]:
     Raises :class:`kornel.core.snapshot.reading.SnapshotUnreadable`; *engine* is then as good as new.
     """
     fields, *besides = read_objects(SCHEMA, state)
+    if lacking := [name for name in ENGINE.fields if name not in fields]:
+        raise SnapshotUnreadable(f"Engine has no {lacking[0]}")
     for name in ENGINE.fields:
         setattr(engine, name, fields[name])
-    for name in engine.partition_names():
-        partition = engine.partition(name)
-        assert partition is not None, "it is one of its partitions"
+    for partition in fields["_partitions"].values():
         partition.follow_types()
     return besides
 

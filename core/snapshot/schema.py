@@ -446,7 +446,6 @@ MODEL: Final = (
         " preempted_count preempted_total preempting priority properties rank rooms running saved saving siblings"
         " starting submit_acl used waiting",
         derived={"in_line": _line_up, "with_due": _find_due},
-        defaults={"starting": ()},
     ),
     Kept(RecordedEvents, "bounded_ns no_victim_ns over_queue_quota over_user_quota refused_ns"),
     Kept(GroupMembers, "gather_until_ns in_turn most running short"),

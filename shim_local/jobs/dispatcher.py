@@ -13,6 +13,7 @@ import logging
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any, Final, Protocol
 
 from kornel.shim_local.jobs.outcome import CANCEL, PREEMPT, REFUSED, judge_end
@@ -83,6 +84,7 @@ class Dispatcher:
         array."""
         self._terminations: dict[str, int] = {}
         self._paused: set[str] = set()
+        self._held: dict[int, Iterator[Task]] = {}
         self._waiting: dict[int, list[asyncio.Future[None]]] = defaultdict(list)
         self._changed: dict[str, Task] = {}
         self._effects: list[Callable[[], None]] = []
@@ -99,6 +101,10 @@ class Dispatcher:
         for key, task in self._current.items():
             if task.state is state and key not in self._paused:
                 yield self.jobs[task.job], task
+
+    def is_paused(self, task: Task) -> bool:
+        """Tells whether *task* is kept from the core for a while before it is tried again."""
+        return task.key in self._paused
 
     def submit(self, spec: JobSpec) -> Job:
         """Stores a new job and returns it. Raises Refused."""
@@ -370,19 +376,21 @@ class Dispatcher:
 
     def _finish_task(self, job: Job, task: Task, state: TaskState, reason: str, at: float = 0.0) -> None:
         """Ends *task* for good."""
-        self._current.pop(task.key, None)
+        had_begun = self._current.pop(task.key, None) is not None
         task.state, task.reason, task.stopping = state, reason, ""
         task.ended_s = at or self._now()
         self._open[job.id] -= 1
         if not self._open[job.id]:
             self._note_change(task, lambda: self._close_job(job))
         else:
-            self._note_change(task, (lambda: self._release_held(job)) if job.spec.at_once else None)
+            follows = had_begun and job.spec.at_once
+            self._note_change(task, (lambda: self._queue_held(job, 1)) if follows else None)
 
     def _close_job(self, job: Job) -> None:
         if self.jobs.pop(job.id, None) is None:
             return
         del self._open[job.id]
+        self._held.pop(job.id, None)
         for over in self._waiting.pop(job.id, []):
             if not over.done():
                 over.set_result(None)
@@ -403,11 +411,17 @@ class Dispatcher:
                     self._finish_task(job, task, TaskState.CANCELLED, f"job {number} did not end well")
                 return
         if self._may_start(job.spec):
+            self._held[job.id] = (task for task in held if task.state is TaskState.HELD)
             begun = sum(task.state in (TaskState.QUEUED, TaskState.RUNNING) for task in job.tasks.values())
-            for task in held[: max(0, job.spec.at_once - begun) if job.spec.at_once else None]:
-                task.state = TaskState.QUEUED
-                self._current[task.key] = task
-                self._note_change(task, lambda task=task, key=task.key: self._request_room(job, task, key))  # type: ignore[misc]
+            self._queue_held(job, max(0, job.spec.at_once - begun) if job.spec.at_once else len(held))
+
+    def _queue_held(self, job: Job, most: int) -> None:
+        """Queues the next held tasks of *job*, which waits for no other one. They are not looked for from the first one
+        on at each end of a task, which would take long in a large array."""
+        for task in islice(self._held.get(job.id, ()), most):
+            task.state = TaskState.QUEUED
+            self._current[task.key] = task
+            self._note_change(task, lambda task=task, key=task.key: self._request_room(job, task, key))  # type: ignore[misc]
 
     def _may_start(self, spec: JobSpec) -> bool:
         """Tells whether all jobs have ended as *spec* demands. A job that has been removed since then counts as

@@ -92,7 +92,8 @@ def _judge_loss(task: Task, spec: JobSpec, reason: str, at_s: float) -> Outcome:
     if losses > MOST_LOSSES:
         return Outcome(TaskState.FAILED, f"{reason}: {losses} attempts in a row were lost", losses=losses)
     pause_s = LOSS_PAUSE_S * 2 ** (losses - 2) if losses > 1 else 0.0
-    return replace(_start_again(spec, reason), losses=losses, pause_s=pause_s)
+    again = f"{reason}; tried again after {write_duration(pause_s)}" if pause_s and spec.requeue else reason
+    return replace(_start_again(spec, again), losses=losses, pause_s=pause_s)
 
 
 def _judge_failure(task: Task, spec: JobSpec, reason: str) -> Outcome:

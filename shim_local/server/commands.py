@@ -77,7 +77,11 @@ class Commands:
         shown = _summarize_job(job, tasks=False)
         spec = job.spec.to_json()
         del spec["environment"]
-        return {"job": shown | spec, "tasks": [task.to_json() | {"key": task.key} for task in tasks]}
+        paused = self._dispatcher.is_paused
+        return {
+            "job": shown | spec,
+            "tasks": [task.to_json() | {"key": task.key, "paused": paused(task)} for task in tasks],
+        }
 
     async def _cancel_tasks(self, request: Mapping[str, Any]) -> dict[str, Any]:
         names = [str(name) for name in request["names"]]

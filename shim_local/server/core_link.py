@@ -56,7 +56,7 @@ AGAIN_S: Final = 1.0
 REFUSED_AGAIN_S: Final = 10.0
 CONFIRM_S: Final = 30.0
 MOST_RELEASES: Final = 20_000
-OVER: Final = frozenset({"Completed", "Failed", "Failing", "Expired", "Rejected"})
+OVER: Final = frozenset({"Completed", "Failed", "Failing", "Rejected"})
 """The states of an application in which it accepts no asks."""
 _LOGGER: Final = logging.getLogger(__name__)
 

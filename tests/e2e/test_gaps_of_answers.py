@@ -8,6 +8,7 @@ import json
 from typer.testing import CliRunner
 
 from kornel.cli.app import app
+from kornel.si.v1 import si_pb2 as si
 from tests.e2e.harness import Core
 from tests.e2e.rest.shim import rest_cluster
 
@@ -53,7 +54,35 @@ async def test_what_is_stranded_is_summed_up_by_type_and_rack() -> None:
         ]
         found = json.loads(await said(cluster.core, "nodes", "--sort", "stranded", "--limit", "1", "--json"))
         assert [(each["node_id"], each["stranded"]) for each in found["nodes"]] == [("n1", {"gpu": "7"})]
-        await said(cluster.core, "nodes", "n1", "--sort", "stranded", status=2)
+        for option in (["n1"], ["--draining"], ["--by", "rack"]):
+            await said(cluster.core, "nodes", *option, "--sort", "stranded", status=2)
+        cores = (await said(cluster.core, "nodes", "--sort", "stranded", "--type", "vcore")).splitlines()
+        assert [line.split() for line in cores[1:]] == [
+            [],
+            ["domain", "vcore"],
+            ["r2", "1"],
+            [],
+            ["node", "vcore"],
+            ["n2", "1"],
+        ]
+
+
+async def test_who_saves_room_for_long_still_waits_and_what_a_node_owes_hides_nothing() -> None:
+    """The ask has a claim on n2 after two seconds. Of n1, which shrank, nothing is free, and nothing is owed to the
+    sum."""
+    async with rest_cluster() as cluster:
+        await cluster.register(CONFIG)
+        for name in ("n1", "n2"):
+            await cluster.node(name, vcore=4000)
+            if name == "n1":
+                await cluster.submit("app", queue="root.a")
+            await cluster.ask(f"v{name}", "app", {"nodeID": name}, vcore=3000)
+        await cluster.ask("big", "app", vcore=4000)
+        await cluster.wait(5)
+        assert "Reserved" in await said(cluster.core, "explain", "big")
+        await cluster.node_action("n1", si.NodeInfo.UPDATE, vcore=1000)
+        shown = await said(cluster.core, "nodes", "--sort", "stranded")
+        assert shown.splitlines()[0] == "stranded, of what is free: 1 of 1 vcore"
 
 
 async def test_who_asks_for_an_application_that_has_ended_hears_how() -> None:
@@ -68,7 +97,7 @@ async def test_who_asks_for_an_application_that_has_ended_hears_how() -> None:
         await cluster.ask("k1", "ray", vcore=1)
         shown = " ".join((await said(cluster.core, "explain", "k1")).split())
         assert "k1 is unknown, and was refused" in shown
-        assert "no application 'ray'; one of that name was Completed 15 s ago" in shown
+        assert "no application 'ray'; one of that name ended 15 s ago as Completed" in shown
 
 
 async def test_a_queue_shows_its_properties() -> None:

@@ -145,6 +145,10 @@ async def test_a_standby_answers_what_it_is_asked_and_says_how_old_that_is(postg
             assert [node["nodeID"] for node in nodes.json()] == ["n1"]
             assert nodes.headers["Kornel-Standing"].startswith("standby; behind=")
             assert nodes.headers["Kornel-Standing"].endswith("; leader=one:1")
+            ours = ("preemption-kinds", "scheduler/holds", "scheduler/refusals")
+            here = ("search?text=n1", "placement?user=ann", "explain?node=n1", "preemptions", "claims", "domains")
+            for path in (*ours, *(f"partition/default/{path}" for path in here)):
+                assert (await http.get(f"/ws/v1/{path}")).status_code == 200, path
             assert (await http.get("/healthz/ready")).status_code == 503
             assert (await http.get("/healthz/live")).status_code == 200
             scraped = (await http.get("/ws/v1/metrics")).text

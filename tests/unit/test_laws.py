@@ -7,12 +7,21 @@ from dataclasses import replace
 import pytest
 
 from kornel.core.domain.ask_places import AskPlace
+from kornel.core.domain.devices import DeviceRequest, DeviceSpec
+from kornel.core.laws import freed_devices
+from kornel.core.laws.limits import check_limits
 from kornel.core.laws.verdict import Law
 from kornel.core.model.allocations import Allocation
+from kornel.core.model.devices import NodeDevices, Taken
+from kornel.core.model.nodes import Node
+from kornel.core.model.shapes import Shape
 from kornel.core.preemption.guarantee.search import planner as guarantee
 from kornel.core.preemption.plan import PreemptionPlan
+from kornel.core.preemption.required_node import planner as required_node
 from tests import judged_plans as laws
 from tests.preemption_notation import parse
+from tests.scenarios.stage import Stage
+from tests.unit.model.test_ask_group import Asks
 from tests.unit.policies.preemption.world import MINUTE_NS, NOW_NS, World
 
 
@@ -103,6 +112,10 @@ def test_lawful_plan_has_no_violations() -> None:
         pytest.param(
             "queues v{off=2} · a{G=4}\nnodes n1=4\nrunning v: v1 4@n1\nask a: 4 p1",
             "n1", ["v1"], Law.PRIORITY, id="more important by its queue's offset",
+        ),
+        pytest.param(
+            "queues v{pfence off=5} · a{G=4}\nnodes n1=4\nrunning v: v1 4@n1 p-9\nask a: 4 p4",
+            "n1", ["v1"], Law.PRIORITY, id="more important by its queue's fence, whatever its own priority",
         ),
         pytest.param(
             "queues t{fence} · t.a{G=4} · v\nnodes n1=4\nrunning v: v1 4@n1\nask t.a: 4",
@@ -227,3 +240,63 @@ def test_victims_in_flight_do_not_count_as_used() -> None:
     world.apply(first)
     second = world.ask(parse("case y\nqueues a\nask a: 4")[0].steps[0].ask)
     assert Law.GUARANTEE_KEPT in broken(world, plan(world, second, "n1", "v2"))
+
+
+@pytest.mark.parametrize(
+    ("node", "victims", "laws_broken"),
+    [
+        ("n1", ["v1"], set()),
+        ("n1", ["v2"], {Law.PRIORITY, Law.MILDEST}),
+        ("n1", ["v1", "v4"], {Law.MINIMAL}),
+        ("n1", [], {Law.SUFFICIENT, Law.MINIMAL}),
+        ("n1", ["v3"], {Law.REQUIRED_NODE}),
+        ("n2", ["v3"], {Law.NODE_USABLE}),
+    ],
+)
+def test_plans_for_a_required_node_are_judged_by_laws_of_their_own(
+    node: str, victims: list[str], laws_broken: set[Law]
+) -> None:
+    """The ask has to run on n1, where it lacks 4. Guarantees do not count, priorities do."""
+    world, ask = world_and_ask(
+        "queues v{G=99} · d\nnodes n1=12 n2=4\n"
+        "running v: v1 4@n1 p1 t9, v2 4@n1 p3, v4 4@n1 p2\nrunning v: v3 4@n2\nask d: 4 p2 ds"
+    )
+    assert broken(world, replace(plan(world, ask, node, *victims), kind=required_node.KIND)) == laws_broken
+
+
+def test_what_is_claimed_counts_in_the_limit_of_a_user() -> None:
+    """Ann may have 2. A victim leaves for a1, so that nobody may leave for an ask of 2, but somebody for one of 1."""
+    stage = Stage()
+    stage.play(["queue root.v", "queue root.q guaranteed={vcore=9} preemption.delay=1s"])
+    stage.play(["limit root.q users=* max={vcore=2}", "node n1 vcore=2", "app A queue=root.q user=ann"])
+    stage.play(["run v1 queue=root.v node=n1 vcore=1", "run v2 queue=root.v node=n1 vcore=1"])
+    stage.play(
+        ["ask a1 app=A vcore=1 other=yes", "cycles until=2s every=1s", "ask a2 app=A vcore=1", "ask a3 app=A vcore=2"]
+    )
+    found = [list(check_limits((stage.state.requests[key],), stage.state.types.names)) for key in ("a2", "a3")]
+    assert list(map(len, found)) == [0, 1]
+
+
+@pytest.mark.parametrize(
+    ("request_", "leaves", "enough"),
+    [
+        (DeviceRequest(number=2), "", False),
+        (DeviceRequest(number=2), "g0", True),
+        (DeviceRequest(number=2, linked=True), "g0", False),
+        (DeviceRequest(number=2, linked=True), "g1", True),
+        (DeviceRequest(share=501), "", True),
+        (DeviceRequest(number=1, types=("b",)), "g0", False),
+    ],
+)
+def test_devices_have_to_be_whole_linked_and_of_the_type(request_: DeviceRequest, leaves: str, enough: bool) -> None:
+    """Half of g0 is held, and all of g1, which has the same link as the free g2."""
+    node, made = Node("n", (), [0]), Asks()
+    node.devices = NodeDevices(
+        [DeviceSpec("g0", "a"), DeviceSpec("g1", "a", link="x"), DeviceSpec("g2", "a", link="x")]
+    )
+    holders = {"g0": made.made(0), "g1": made.made(0)}
+    for name, share in (("g0", 500), ("g1", 1_000)):
+        node.devices.book_parts(holders[name], [Taken(name, share)])
+    ask = made.made(0)
+    ask.shape = Shape(ask.shape.resources, ask.shape.pairs, devices=request_)
+    assert freed_devices.leaves_enough(node, ask, [holders[leaves]] if leaves else [], {}) is enough

@@ -16,7 +16,8 @@ from kornel.core.model.applications import Application
 from kornel.core.model.nodes import Node
 from kornel.core.model.not_placed import NotPlaced
 from kornel.core.model.queues import Queue
-from kornel.core.policies.claim_order import rank_below
+from kornel.core.model.shapes import holds_pairs
+from kornel.core.policies.claim_order import Dues, rank_below
 from kornel.core.policies.queue_order import fair_share
 from kornel.core.state.asks import group_domains
 from kornel.core.state.asks.savings import end_excess, review_savings
@@ -38,7 +39,9 @@ def find_lent_node(state: PartitionState, ask: Allocation, why: NotPlaced) -> No
     room saved for those whom it may pass. If there is none, returns *why*, or that the shim has refused them all."""
     if ask.spec.required_node or why.reason not in _WITHOUT_ROOM:
         return why
-    found = [node for node in _nodes(state) if node in state.node_order and lends_room(state, node, ask)]
+    pairs, saved = ask.shape.pairs, state.reserving.saved
+    enough = {claim.node: None for claim in saved if holds_pairs(claim.node.free, pairs)}  # Few nodes have the room.
+    found = [node for node in enough if node in state.node_order and lends_room(state, node, ask)]
     found = [node for node in found if ask.spec.topology is None or group_domains.is_with_others(state, ask, node)]
     allowed = [node for node in found if node.node_id not in (ask.refused or ())]
     if found and not allowed:
@@ -56,23 +59,20 @@ def is_due(state: PartitionState, now_ns: int) -> bool:
 def review_loans(state: PartitionState, now_ns: int) -> int:
     """Ends saved claims that cannot come true now, and wakes those who may use saved room, because they have come to be
     owed their guarantee, or a holder is owed none any more. Returns the cost in decisions."""
-    round_, nodes = state.reserving, _nodes(state)
+    round_, nodes = state.reserving, {claim.node: None for claim in state.reserving.saved}
     for node in nodes:
         review_savings(state, node)
     end_excess(state)
     round_.reviewed = _marks(state)
+    dues = Dues(state.guarantee_mode)
     for node in nodes:
-        wake_borrowers(state, node)
+        wake_borrowers(state, node, dues)
     looked = len(nodes) * sum(map(len, state.no_room.values())) + limit_savings.review_claims(state, now_ns)
     cost = 1 + len(nodes) // NODES_PER_UNIT + looked // WAITERS_PER_UNIT
     if cost > 1:
         round_.review_after_ns = now_ns + PAUSE_PER_UNIT_NS * cost
         state.run_slice_at(round_.review_after_ns)
     return cost
-
-
-def _nodes(state: PartitionState) -> dict[Node, None]:
-    return {claim.node: None for claim in state.reserving.saved}
 
 
 def _marks(state: PartitionState) -> tuple[int, int, int]:

@@ -28,9 +28,9 @@ from kornel.core.rest.handlers.configuration import limited_body
 from kornel.core.rest.handlers.places import partition_of
 from kornel.core.rest.message_documents import (
     check_structure,
+    document_like,
     long_document,
     message_document,
-    message_schema,
     read_message,
     read_parameters,
 )
@@ -115,7 +115,7 @@ class RemoteCall:
     def row(self) -> Row:
         """The row that serves the call."""
         if self.at is not None:
-            return replace(self.at, answer=message_schema(self.described.output_type), ours=True)
+            return replace(self.at, answer=document_like(self.described.output_type), ours=True)
         return Row(
             _CALLS + self.name,
             self.method[0].lower() + self.method[1:],

@@ -147,7 +147,7 @@ class Past:
             return ""
         timed_out = past.state is AppState.FAILED and any(group.timed_out for group in past.groups)
         why = f": {past.reason}" if past.reason else ", because its placeholders timed out" if timed_out else ""
-        return f"; one of that name was {past.state} {(now_ns - past.ended_ns) // 10**9} s ago{why}"
+        return f"; one of that name ended {(now_ns - past.ended_ns) // 10**9} s ago as {past.state}{why}"
 
     def rejected_applications(self, now_ns: int) -> list[EndedApplication]:
         """Returns the rejected applications that are still remembered at *now_ns*, the oldest first."""

@@ -64,7 +64,7 @@ def _begin_start(state: PartitionState, application: Application) -> None:
     leaf, running = application.queue, application.allocations.values()
     if running and all(allocation.spec.originator for allocation in running):
         application.settled = False
-        leaf.starting += (application,)
+        leaf.starting[application] = None
         if leaf in leaf.held_back or not application.asks:
             _limit_start(state, application)
 
@@ -92,7 +92,7 @@ def end_start(application: Application) -> None:
     """Counts *application* as started, if it was starting: the next one of its leaf may start."""
     leaf = application.queue
     if application in leaf.starting:
-        leaf.starting = tuple([other for other in leaf.starting if other is not application])
+        del leaf.starting[application]
         application.settled, application.timer_ns = application.state is _RUNNING, None
         offer_slot(leaf, leaf)
 

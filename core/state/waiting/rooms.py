@@ -457,7 +457,7 @@ def filter_newcomers(leaf: Queue) -> None:
         leaf.newcomers = None
         for application in leaf.starting:
             application.settled, application.timer_ns = True, None
-        leaf.starting = ()
+        leaf.starting.clear()
         for application in list(leaf.held_back.get(leaf, ())):
             offer_application(application)
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
-from kornel.core.domain.settings import GuaranteeMode
 from kornel.core.model.allocations import Allocation, AskGroup, LimitClaim, Reservation, Room
 from kornel.core.model.applications import Application
 from kornel.core.model.claim_clocks import sum_missing
@@ -13,9 +12,9 @@ from kornel.core.model.gang_units import GangUnit
 from kornel.core.model.nodes import Node
 from kornel.core.model.orders.waiting_rooms import WaitingRoom
 from kornel.core.model.queues import Queue
-from kornel.core.model.shapes import Shape, Vector
+from kornel.core.model.shapes import Shape, Vector, holds_pairs
 from kornel.core.model.users import Account
-from kornel.core.policies.claim_order import admits_beside, comes_before, is_let_through, list_lent, rank_below
+from kornel.core.policies.claim_order import Dues, admits_beside, comes_before, is_let_through, list_lent, rank_below
 from kornel.core.state.partition_state import PartitionState
 from kornel.core.state.waiting.gathering import find_least, minimum_members
 from kornel.core.state.waiting.places import resume_refused
@@ -109,61 +108,59 @@ def _wake_saver(state: PartitionState, node: Node) -> None:
             return
 
 
-def wake_borrowers(state: PartitionState, node: Node) -> bool:
-    """Wakes the asks that may use room saved on *node* for others, if there is enough of it now. Returns whether there
-    are any."""
+def wake_borrowers(state: PartitionState, node: Node, dues: Dues | None = None) -> None:
+    """Wakes the asks that may use room saved on *node* for others, if there is enough of it now. *dues*: what was found
+    for other nodes, with nothing booked since."""
     claims = node.claims
     if claims is None or node not in state.node_order or not (saved := claims.list_saved()):
-        return False
+        return
     most = claims.open_room(node.free, saved)
-    found = False
-    for shape, waiters in list(state.no_room.items()):
-        if any(most[t] < amount for t, amount in shape.pairs) or not node.has_devices(shape.devices, None, saved):
+    dues = Dues(state.guarantee_mode) if dues is None else dues
+    for shape, waiters in [each for each in state.no_room.items() if holds_pairs(most, each[0].pairs)]:
+        if not node.has_devices(shape.devices, None, saved):
             continue
         known: dict[tuple[Application, int], bool] = {}
-        for waiter in [*waiters.at_once, *_groups_that_may_pass(waiters, saved, state.guarantee_mode)]:
+        for waiter in [*waiters.at_once, *_groups_that_may_pass(waiters, saved, dues)]:
             ask = waiter.first_ask() if isinstance(waiter, AskGroup) else waiter.ask
             rank = ask.application, ask.spec.priority
             if rank not in known:
                 known[rank] = lends_room(state, node, ask)
             if known[rank]:
-                found = True
                 _try_again(state, waiter)
-    for shape in [shape for shape in state.refused if all(most[t] >= amount for t, amount in shape.pairs)]:
+    for shape in [shape for shape in state.refused if holds_pairs(most, shape.pairs)]:
         elsewhere = [asks for nodes, asks in state.refused[shape].items() if node.node_id not in nodes]
         for ask in [ask for asks in elsewhere for ask in asks if lends_room(state, node, ask)]:
             resume_refused(state, ask)
-            found = True
-    return _wake_borrowing_gangs(state, saved, most) or found
+    _wake_borrowing_gangs(state, saved, most)
 
 
-def _wake_borrowing_gangs(state: PartitionState, saved: list[Reservation], most: Vector) -> bool:
-    """Wakes the gangs that may use what is *saved* on a node where *most* is open to them. Returns whether any may."""
-    saver, mode, found = state.gangs.find_saver(), state.guarantee_mode, False
+def _wake_borrowing_gangs(state: PartitionState, saved: list[Reservation], most: Vector) -> None:
+    """Wakes the gangs that may use what is *saved* on a node where *most* is open to them."""
+    saver, mode = state.gangs.find_saver(), state.guarantee_mode
     waiters: list[AskGroup | Reservation] = [] if saver is None else [*saver.claims()[:1]]
     for demand, room in state.gangs.rooms.items():
-        if any(all(most[t] >= amount for t, amount in members.pairs) for members in demand):
+        if any(holds_pairs(most, members.pairs) for members in demand):
             waiters += room.waiters
     for waiter in waiters:
         if list_lent(waiter.first_ask() if isinstance(waiter, AskGroup) else waiter.waiter, saved, mode):
             _try_again(state, waiter)
-            found = True
-    return found
 
 
-def _groups_that_may_pass(room: WaitingRoom, claims: list[Reservation], mode: GuaranteeMode) -> list[AskGroup]:
+def _groups_that_may_pass(room: WaitingRoom, claims: list[Reservation], dues: Dues) -> list[AskGroup]:
     """Returns the groups that take turns in *room*, without most of those that may pass none of *claims*: whole leaves
     and subtrees in which nobody comes before a holder, and nobody is owed anything."""
     one_each = {claim.waiter: claim for claim in claims}.values()  # A gang may have hundreds of claims.
-    leaves = (leaf for claim in one_each for leaf in _leaves_that_may_pass(room, claim, mode))
+    leaves = (leaf for claim in one_each for leaf in _leaves_that_may_pass(room, claim, dues))
     branches = map(room.branches.__getitem__, dict.fromkeys(leaves))
     return [group for branch in branches for each in branch.groups for group in branch.groups_of(each)]
 
 
-def _leaves_that_may_pass(room: WaitingRoom, claim: Reservation, mode: GuaranteeMode) -> Iterator[Queue]:
+def _leaves_that_may_pass(room: WaitingRoom, claim: Reservation, dues: Dues) -> Iterator[Queue]:
     holder = claim.waiter
-    around = holder.queue.lineage()
-    left = [(queue, False, False) for queue in around[-1:] if queue in room.branches]
+    lineage = holder.queue.lineage()
+    around = set(lineage)
+    closed = bool(holder.spec.required_node) or dues.is_owed(claim)  # Then only those who come first may pass.
+    left = [(queue, False, False) for queue in lineage[-1:] if queue in room.branches]
     while left:
         queue, comes_first, owes = left.pop()
         branch = room.branches[queue]
@@ -171,13 +168,14 @@ def _leaves_that_may_pass(room: WaitingRoom, claim: Reservation, mode: Guarantee
             if queue is holder.queue:
                 comes_first = max(branch.orders) > holder.turn_priority
             # Asks of one size are owed the same in all of a leaf.
-            if comes_first or list_lent(branch.groups_of(next(iter(branch.groups)))[0].first_ask(), [claim], mode):
+            first = branch.groups_of(next(iter(branch.groups)))[0].first_ask()
+            if comes_first or not (closed or around.issuperset(dues.find_owing(first))):
                 yield queue
             continue
         own = rank_below(holder, queue) if queue in around and queue.properties.sort_by_priority else math.inf
         for child, rank in branch.ranks.items():
             may_come_first = comes_first or rank > own
-            may_owe = owes or (child not in around and bool(child.counted))
+            may_owe = not closed and (owes or (child not in around and bool(child.counted)))
             if may_come_first or may_owe or child in around:
                 left.append((child, may_come_first, may_owe))
 
@@ -186,14 +184,14 @@ def lends_room(state: PartitionState, node: Node, ask: Allocation) -> bool:
     """Tells whether *node* has room for *ask* if it uses what is saved there for those whom it may pass, whatever the
     shim has refused."""
     claims = node.claims
-    if claims is None or any(node.free[t] < amount for t, amount in ask.shape.pairs):
+    if claims is None or not holds_pairs(node.free, ask.shape.pairs):
         return False
     saved = claims.list_saved()
     lent = list_lent(ask, [claim for claim in saved if claim.ask is not ask], state.guarantee_mode)
     if not lent:
         return False
     room = claims.open_room(node.free, [*lent, *(claim for claim in saved if claim.ask is ask)])
-    return all(room[t] >= amount for t, amount in ask.shape.pairs) and node.has_devices(ask.shape.devices, ask, lent)
+    return holds_pairs(room, ask.shape.pairs) and node.has_devices(ask.shape.devices, ask, lent)
 
 
 def _wake_for_domain(state: PartitionState, node: Node) -> None:

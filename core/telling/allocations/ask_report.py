@@ -157,8 +157,13 @@ def _find_remarks(application: Application) -> Iterator[str]:
             count = format_count(group.timed_out, "placeholder")
             yield f"{count} of task group {name} timed out: no ask took their places in time"
     if not application.asks:
-        last_ns = max((held.created_ns for held in application.allocations.values()), default=application.submitted_ns)
-        yield f"nothing was asked for since {write_second(last_ns)}"
+        said, last_ns = "has been asked for since", application.submitted_ns
+        if application.entered:
+            said, last_ns = "has waited or run since", application.entered[-1].at_ns
+        if application.allocations:
+            said = "waits; the latest of what runs was asked for at"
+            last_ns = max(held.created_ns for held in application.allocations.values())
+        yield f"nothing {said} {write_second(last_ns)}"
 
 
 def _kind_of(state: PartitionState, ask: Allocation) -> tuple[object, ...]:

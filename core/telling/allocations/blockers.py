@@ -298,10 +298,11 @@ def _name_limit(limit: Queue | Account) -> tuple[Level, str]:
 def _quota_blockers(kind: BlockerKind, level: Level, name: str, short: tuple[Shortage, ...]) -> Iterator[Blocker]:
     """Yields apart the types that the limit can never grant and those for which waiting may help."""
     limit = "cluster" if kind is BlockerKind.CLUSTER_SIZE else "limit"
+    most = "all nodes have" if kind is BlockerKind.CLUSTER_SIZE else "the limit ever allows"
     for never in (True, False):
         part = tuple([shortage for shortage in short if (shortage.asked > shortage.limit) is never])
         if part:
-            detail = f"asks for more than the {limit} ever allows" if never else f"not enough left of the {limit}"
+            detail = f"asks for more than {most}" if never else f"not enough left of the {limit}"
             distance = sum(min(1.0, shortage.short / shortage.asked) for shortage in part)
             yield Blocker(kind, level, name, detail, part, distance=distance, permanent=never)
 

@@ -75,16 +75,16 @@ def expect_nodes(state: PartitionState, blocker: Blocker) -> Blocker:
 
 
 def _find_fragments(state: PartitionState, ask: Allocation) -> str:
-    """Returns a text about what is free for *ask* on all nodes together although no node has it; empty: even that is
-    too little."""
-    nodes = [node for node in state.nodes.values() if node.schedulable]
+    """Returns a text about what is free for *ask* on all nodes that are large enough together, although none has it;
+    empty: even that is too little."""
+    nodes = [node for node in state.nodes.values() if node.schedulable and node.could_hold_shape(ask.shape)]
     sums = {t: (sum(max(0, node.free[t]) for node in nodes), amount) for t, amount in ask.shape.pairs}
     if not sums or any(free < amount for free, amount in sums.values()):
         return ""
     t = max(sums, key=lambda t: sum(node.free[t] < sums[t][1] for node in nodes))
     name, whole = state.types.names[t], sum(node.capacity[t] for node in nodes)
     free, whole_text = format_quantity(name, sums[t][0]), format_quantity(name, whole)
-    return f"; in fragments, {free} of {whole_text} {name} are free on all nodes together"
+    return f"; nodes that are large enough have {free} of {whole_text} {name} free in all, but in fragments"
 
 
 def first_reason(node: Node, ask: Allocation) -> BlockerKind | None:

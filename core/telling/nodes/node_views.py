@@ -189,6 +189,7 @@ def list_waiting(state: PartitionState) -> list[Shape]:
     for application in state.applications.values():
         for group in application.groups.values():
             shapes.update((ask.shape, None) for ask in (group.asks() if group.is_unit else (group.first_ask(),)))
+    shapes.update((claim.ask.shape, None) for claim in state.reservations.values())  # These asks are in no group.
     found: list[Shape] = []
     for shape in sorted(shapes, key=lambda shape: sum(amount for _, amount in shape.pairs)):
         if len(found) < MOST_SHAPES and not any(_is_smaller(other, shape) for other in found):

@@ -137,7 +137,7 @@ def _describe_freed_room(ask: Allocation) -> str:
         return "its victims are gone, and it is about to be placed"
     others = sum(load.since_ns >= claim.made_ns for load in claim.node.foreign_loads.values())
     who = f"{format_count(others, 'foreign pod')} that came there since" if others else "others"
-    times = f", as {format_count(ask.rearms, 'time')} before" if ask.rearms else ""
+    times = f"; this has happened {ask.rearms + 1} times" if ask.rearms else ""
     return f"its victims are gone, and what they left on {claim.node.node_id} was taken by {who}{times}"
 
 

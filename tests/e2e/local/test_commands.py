@@ -96,6 +96,8 @@ def test_wrong_options_in_scripts_are_named(local: Local, tmp_path: Path, line: 
         (("submit", "--memory", "4X", "true"), 2, "'4X' is not an amount of memory; write 4Gi, 512Mi or 2G"),
         (("submit", "--time", "soon", "true"), 2, "'soon' is not a duration; write 90s, 30m, 2h or 1h30m"),
         (("submit", "--array", "5-1", "true"), 2, "'5-1' holds no index"),
+        (("submit", "--array", "%4", "true"), 2, "'%4' does not say which tasks, or how many at a time"),
+        (("submit", "--array", "1-9%0", "true"), 2, "write 1-100%4"),
         (("submit", "--vcore", "0", "true"), 2, "the job asks for nothing"),
         (("submit", "--after", "me", "true"), 2, "--after 'me' is not a job"),
         (("submit", "--after", "99999", "true"), 1, "there is no job 99999"),
@@ -139,6 +141,16 @@ def test_why_asks_about_ones_own_partition(local: Local, capfd: pytest.CaptureFi
         finally:
             loop.run(neighbour.close())
             run(local, "cancel", job)
+
+
+def test_why_knows_of_a_pause(local: Local, capfd: pytest.CaptureFixture[str]) -> None:
+    """A task that was lost again and again is not known to the core before it is tried again."""
+    job = submit(local, "--", "sh", "-c", "kill -9 $PPID")
+    wait_until(lambda: "after 8s" in local.task(job)["reason"], "the fourth loss")
+    told = run(local, "why", job)
+    reason = "its supervisor was killed; tried again after 8s"
+    assert told.stdout == f"{job} does not wait for room: it is paused: {reason}\n"
+    assert run(local, "cancel", job).stdout == "1 task is cancelled\n"
 
 
 def test_top_shows_machines_and_jobs(local: Local) -> None:

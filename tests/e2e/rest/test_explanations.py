@@ -5,12 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from google.protobuf import descriptor_pool
 
 from kornel.core.domain.effects import PreemptionDecided, VictimRecord
 from kornel.core.domain.reasons import Outcome
-from kornel.core.rest.message_documents import message_schema
 from kornel.core.service.events.event_journal import Decision
+from kornel.core.telling.encoding.documents import DOCUMENTS
 from kornel.si.v1 import si_pb2 as si
 from kornel.v1 import events_pb2, events_pb2_grpc
 from tests.e2e.rest.shim import Cluster, P
@@ -35,8 +34,9 @@ def check(name: str, document: Any) -> None:
     """*document* is as the OpenAPI document says, and says nothing that is not described."""
     import jsonschema_rs  # noqa: PLC0415
 
-    described = descriptor_pool.Default().FindMessageTypeByName(f"kornel.v1.{name}")
-    jsonschema_rs.validator_for(closed(message_schema(described))).validate(document)
+    schemas = {known: closed(document.schema) for known, document in DOCUMENTS.items()}
+    schema = {"$ref": f"#/components/schemas/{name}", "components": {"schemas": schemas}}
+    jsonschema_rs.Draft202012Validator(schema).validate(document)
 
 
 async def crowded(cluster: Cluster) -> None:

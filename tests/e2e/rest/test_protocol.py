@@ -75,7 +75,8 @@ async def test_case_05_other_methods_keep_their_method(fresh: Cluster) -> None:
 
 
 @pytest.mark.parametrize(
-    "path", [f"{PREFIX}/nope", "/nope", "/static", f"{PREFIX}", f"{P}/nope", f"{P}/queue/root/nope"]
+    "path",
+    [f"{PREFIX}/nope", "/nope", "/static", PREFIX, f"{P}/nope", f"{P}/queue/root/nope", f"{PREFIX}/clusters%0A"],
 )
 async def test_case_06_unknown_path(fresh: Cluster, path: str) -> None:
     answer = await fresh.http.get(path)

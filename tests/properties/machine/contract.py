@@ -69,8 +69,7 @@ class Contract(ShimView):
 
     def hear(self, command: Command, effects: Sequence[Effect], now_ns: int, known: Known) -> None:
         """*command* was taken and answered with *effects*."""
-        self.now_ns = now_ns
-        self.updates = {}
+        self._begin(now_ns)
         self.removing = set()
         self.closed = {}
         if not isinstance(command, RegisterManager) and (not self.rm_id or command.rm_id != self.rm_id):
@@ -114,15 +113,24 @@ class Contract(ShimView):
 
     def hear_decisions(self, effects: Sequence[Effect], now_ns: int, known: Known) -> None:
         """A slice of the allocation cycle, or a round of preemption, decided *effects*."""
-        self.now_ns = now_ns
-        self.updates = {}
+        self._begin(now_ns)
         answers = Answers(effects, self._aside)
         decisions.judge(self, answers, known)
         answers.end()
 
+    def _begin(self, now_ns: int) -> None:
+        self.now_ns = now_ns
+        self.updates = {}
+        for partition in self.partitions.values():
+            partition.silence(now_ns)
+
     def overdue(self) -> list[Grave]:
-        """Applications whose expiry should have been reported by now."""
-        return [g for p in self.partitions.values() for g in p.graves if g.due_ns <= self.now_ns]
+        """Applications whose expiry should have been reported by now. Forgets those of which it need not be."""
+        due = []
+        for partition in self.partitions.values():
+            due += [grave for grave in partition.graves if grave.due_ns <= self.now_ns and not grave.silent]
+            partition.graves = [grave for grave in partition.graves if not grave.silent]
+        return due
 
     def _forget(self) -> None:
         """Registration starts afresh; who answers questions goes on doing so."""
@@ -236,7 +244,7 @@ class Contract(ShimView):
 
     def _expired(self, application_id: str) -> None:
         for partition in self.partitions.values():
-            for grave in partition.graves:
+            for grave in partition.graves if application_id not in partition.applications else ():
                 if grave.application_id == application_id and grave.due_ns <= self.now_ns:
                     partition.graves.remove(grave)
                     return

@@ -159,6 +159,7 @@ def application(shim: ShimView, spec: ApplicationSpec, answers: Answers) -> None
         if refusal is not None or partition is None:
             raise ContractBroken("application answer", f"{spec} was accepted in spite of {refusal}")
         partition.applications[spec.application_id] = ApplicationView(spec)
+        partition.silence(shim.now_ns)
         return
     why = token(answer.reason)
     if why != refusal if refusal is not None else why not in _PLACEMENT:

@@ -99,6 +99,8 @@ class Grave:
 
     application_id: str
     due_ns: int
+    silent: bool = False
+    """Another application had its ID when that was due, so that it need not be told."""
 
 
 @dataclass(slots=True)
@@ -119,6 +121,11 @@ class PartitionView:
     """The minima that placeholders of each application and task group have ever stated; the first one counts."""
     last_served: tuple[int, str] | None = None
     """The last of these decisions, if it was for a gang: when, and its application."""
+
+    def silence(self, now_ns: int) -> None:
+        """Nobody hears of an expiry while the ID is in use."""
+        for grave in self.graves:
+            grave.silent |= grave.due_ns <= now_ns and grave.application_id in self.applications
 
     def of(self, application_id: str) -> list[RequestView]:
         return [request for request in self.requests.values() if request.owner == application_id]

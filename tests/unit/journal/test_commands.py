@@ -97,3 +97,24 @@ def test_asks_alike_in_all_but_their_keys_are_one_run() -> None:
     encode_command(commands.UpdateAllocations("rm", asked), message)
     assert [len(run.further_keys) for run in message.allocations.allocations] == [0, 4]
     assert round_trip(*asked) == asked
+
+
+@pytest.mark.parametrize("field", commands.ReleaseSpec._fields)
+def test_each_field_of_one_release_among_others_is_written(field: str) -> None:
+    """Only releases that differ in nothing but their keys are one run."""
+    plain = commands.ReleaseSpec("[rm]default", "app", "k")
+    differs = plain._replace(**{field: getattr(make_filled(commands.ReleaseSpec), field)})
+    released = commands.UpdateAllocations("rm", releases=(plain, plain._replace(key="k-2"), differs, plain))
+    assert decode_command(pb.JournalCommand.FromString(write_command(released))) == released
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        commands.UpdateApplications("rm", (commands.ApplicationSpec("app", "root.q", "[rm]default", "ann"),)),
+        commands.UpdateNodes("rm", (commands.NodeSpec("n", commands.NodeAction.CREATE, "[rm]default"),)),
+    ],
+)
+def test_what_was_not_given_is_not_given_afterwards(command: Command) -> None:
+    """A time or an amount that is absent does not come out as 0."""
+    assert decode_command(pb.JournalCommand.FromString(write_command(command))) == command

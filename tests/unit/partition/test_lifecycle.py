@@ -87,6 +87,17 @@ def test_ended_applications_are_bounded_by_number() -> None:
     assert stage.play(["cycle at=80h"])[-2:] == ["app a3 Expired", "app a4 Expired"]
 
 
+@pytest.mark.parametrize("ending", ["release k app=a", "remove-app a"])
+def test_nobody_hears_that_an_application_has_expired_whose_id_is_in_use(ending: str) -> None:
+    """A shim would take it for the one that runs. Its predecessor and one of that ID that was rejected expire here."""
+    stage = Stage()
+    stage.engine = Engine(EngineOptions(ended=1))
+    stage.play(["node n1", "app a queue=root.nowhere", "app a", "ask k app=a", "cycle", ending, "cycle at=31s"])
+    stage.play(["app a", "ask k2 app=a", "cycle", "app c", "ask k3 app=c", "cycle", "release k3 app=c"])
+    told = stage.play(["cycle at=62s", "app b queue=root.nowhere", "cycle at=80h"])
+    assert told == ["app c Completed", "reject app b no-queue", "app c Expired", "app b Expired"]
+
+
 def test_an_event_without_meaning_is_ignored(stage: Stage) -> None:
     """An event that has no row for the state changes nothing and says nothing."""
     state = stage.state

@@ -75,3 +75,15 @@ def test_a_changed_policy_ends_starts() -> None:
     assert "allocate d2 on n1" in stage.play([LEAF.replace("stateaware", "fifo"), "update-config", "cycle"])
     stage.play([LEAF, "update-config", "app three", "ask d3 app=three originator"])
     assert "allocate d3 on n1" in stage.play(["cycle"])
+
+
+def test_recovered_drivers_have_a_minute_like_others() -> None:
+    """However many the shim reports at once: a minute later all have started, and one new application starts."""
+    names = [f"a{number}" for number in range(5)]
+    recovered = (f"ask {name}-d app={name} node=n1 originator" for name in names)
+    stage = played(*(f"app {name}" for name in names), *recovered, "app new", "ask d app=new originator")
+    starting = stage.state.queues["root.a"].starting
+    assert stage.play(["cycle at=59s"]) == ["no answer"]
+    assert [application.application_id for application in starting] == names
+    assert "allocate d on n1" in stage.play(["cycle at=61s"])
+    assert [application.application_id for application in starting] == ["new"]

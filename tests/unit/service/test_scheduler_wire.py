@@ -172,6 +172,7 @@ def test_older_asks_become_asks_without_a_node() -> None:
         taskGroupName="tg",
         placeholder=True,
         Originator=True,
+        preemptionPolicy=si.PreemptionPolicy(allowPreemptSelf=False, allowPreemptOther=True),
     )
     (command,) = Decoder().allocation_commands(si.AllocationRequest(rmID="rm-1", asks=[message]))
     assert command.allocations == (
@@ -184,6 +185,8 @@ def test_older_asks_become_asks_without_a_node() -> None:
             task_group="tg",
             placeholder=True,
             originator=True,
+            allow_preempt_self=False,
+            allow_preempt_other=True,
             created_s=9,
             tags=(("creationTime", "9"),),
             legacy=True,

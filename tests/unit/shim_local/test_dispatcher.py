@@ -234,6 +234,7 @@ async def test_what_is_lost_again_and_again_fails(world: World, monkeypatch: pyt
     """The first loss costs nothing, further ones growing pauses, the seventh in a row the job; a long run counts as
     none."""
     pauses: list[float] = []
+    reasons: list[str] = []
 
     def pass_over(pause_s: float, act: Callable[..., None], *given: object) -> None:
         pauses.append(pause_s)
@@ -247,8 +248,10 @@ async def test_what_is_lost_again_and_again_fails(world: World, monkeypatch: pyt
         world.dispatcher.start_task(f"1-{attempt}", 10.0)
         assert task.state is TaskState.RUNNING
         world.dispatcher.end_attempt(f"1-{attempt}", {"at": 10.0 + ran_s, "lost": "its supervisor was killed"}, "n")
+        reasons.append(task.reason)
         await world.take()
     assert pauses == [2.0, 2.0, 4.0, 8.0, 16.0, 32.0]
+    assert reasons[3] == "its supervisor was killed; tried again after 2s"
     assert (task.state, task.reason) == (
         TaskState.FAILED,
         "its supervisor was killed: 7 attempts in a row were lost",
@@ -290,3 +293,29 @@ async def test_an_array_can_run_a_few_tasks_at_a_time(world: World, tmp_path: Pa
     assert [task.state for task in job.tasks.values()] == ["done", "queued", "queued", "held"]
     assert world.dispatcher.cancel(job, job.tasks.values()) == 3
     assert "ask 1.4-1" not in await world.take()
+
+
+async def test_the_end_of_a_task_of_a_large_array_costs_little(world: World) -> None:
+    """One that runs a few tasks at a time looks at each task once, also after a restart and when all are cancelled."""
+    looked = 0
+
+    class Counted(dict[int, Task]):
+        def values(self) -> Any:
+            nonlocal looked
+            looked += 1
+            return super().values()
+
+    job = world.dispatcher.submit(replace(SPEC, indexes=tuple(range(1, 101)), at_once=2))
+    job.tasks = Counted(job.tasks)
+    await world.take()
+    for number in range(1, 31):
+        world.dispatcher.place_task(f"1.{number}-1", "job-1", "n")
+        world.dispatcher.end_attempt(f"1.{number}-1", {"at": 8.0, "status": 0}, "n")
+        assert f"ask 1.{number + 2}-1" in await world.take()
+    world.dispatcher.cancel(job, [job.tasks[33]])
+    assert "ask 1.33-1" not in await world.take()
+    world.dispatcher.cancel(job, [job.tasks[32]])
+    assert "ask 1.34-1" in await world.take()
+    assert world.dispatcher.cancel(job, list(dict.values(job.tasks))) == 68
+    await world.take()
+    assert (looked, world.dispatcher.jobs) == (0, {})

@@ -173,6 +173,13 @@ def test_fields_come_and_go_between_versions() -> None:
         read_objects(_schema(Kept(_Thing, "kept new")), write_objects(before, [_Thing()]))
 
 
+def test_an_engine_whose_fields_have_come_since_is_refused() -> None:
+    """Such as one of an earlier version without any partition, in which nothing else has changed."""
+    fields = {name: getattr(Engine(), name) for name in ENGINE.fields if name != "_options"}
+    with pytest.raises(SnapshotUnreadable, match="Engine has no _options"):
+        restore_engine(Engine(), write_objects(SCHEMA, ({**fields, "_reservation_percent": 5},)))
+
+
 def test_files_of_later_versions_are_refused() -> None:
     """What a later version wrote may mean something that this one does not know."""
     written = write_objects(_schema(Kept(_Thing, "kept gone new"), version=3), [_Thing()])

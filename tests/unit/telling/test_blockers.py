@@ -139,15 +139,29 @@ def test_fragments_are_named() -> None:
         *nodes, "app app1", *(f"run v{number} node=n{number} gpu=1" for number in range(8)), "ask k gpu=8", "cycle"
     )
     (blocker,) = explained(stage, "k").blockers
-    assert blocker.detail == "not enough room; in fragments, 56 of 64 gpu are free on all nodes together"
+    assert (
+        blocker.detail == "not enough room; nodes that are large enough have 56 of 64 gpu free in all, but in fragments"
+    )
+    stage.play(["decommission n0", *(f"decommission n{number}" for number in range(2, 8)), "node small gpu=7"])
+    assert {each.detail for each in explained(stage, "k").blockers} == {
+        "not enough room", "smaller than the ask even when empty",
+    }  # fmt: skip
 
 
 def test_an_application_tells_what_its_asks_do_not() -> None:
-    """Since when nothing was asked for, and that placeholders timed out."""
-    stage = played("node n1", "app app1", "run k node=n1", "app g style=Hard timeout=10s gang={vcore=2000}")
-    report = read(stage.engine, PARTITION, 0).explain(Named("app1"))
-    assert isinstance(report, ApplicationReport)
-    assert report.remarks == ("nothing was asked for since 1970-01-01T00:00:00Z",)
+    """Since when nothing is asked for, and that placeholders timed out."""
+    stage = played("node n1", "app app1", "app new", "app g style=Hard timeout=10s gang={vcore=2000}")
+
+    def remarks_on(name: str) -> tuple[str, ...]:
+        report = read(stage.engine, PARTITION, 0).explain(Named(name))
+        assert isinstance(report, ApplicationReport)
+        return report.remarks
+
+    assert remarks_on("new") == ("nothing has been asked for since 1970-01-01T00:00:00Z",)
+    stage.play(["cycle at=2s", "run k node=n1", "cycle at=5s"])
+    assert remarks_on("app1") == ("nothing waits; the latest of what runs was asked for at 1970-01-01T00:00:02Z",)
+    stage.play(["release k app=app1", "cycle"])
+    assert remarks_on("app1") == ("nothing has waited or run since 1970-01-01T00:00:05Z",)
     stage.play(["ask p1 app=g group=g placeholder", "+ ask p2 app=g group=g placeholder", "cycle", "cycle at=11s"])
     stage.play(["release p1 app=g type=TIMEOUT", "release p2 app=g type=TIMEOUT"])
     report = read(stage.engine, PARTITION, stage.now_ns).explain(Named("g"))

@@ -10,6 +10,7 @@ from kornel.core.domain.reasons import Outcome
 from kornel.core.model.allocations import Allocation
 from kornel.core.preemption.guarantee.search import planner as guarantee
 from kornel.core.preemption.plan import PreemptionPlan, Refusal
+from kornel.core.state.records.victim_index import VictimIndex
 from tests.preemption_notation import TaskCase, parse
 from tests.unit.policies.preemption.world import NOW_NS, World
 
@@ -139,3 +140,19 @@ def test_predicate_without_victims_on_the_node_is_the_ordinary_check() -> None:
     assert isinstance(result, PreemptionPlan)
     assert questions == [("Node(n0)", 0, -1)]
     assert (result.node.node_id, [victim.key for victim in result.victims]) == ("n0", ["v1"])
+
+
+def test_index_notices_what_leaves_a_queue() -> None:
+    """What leaves a leaf and what that leaf is guaranteed change in place, and nothing has to be announced."""
+    world, _ = world_and_ask("queues p · p.a{G=1} · p.b\nnodes n1=9\nrunning p.a: a1 2@n1\nask p.b: 1")
+    leaf, parent, index = world.queues["p.a"], world.queues["p"], VictimIndex()
+    (t,) = leaf.guaranteed
+
+    def gives() -> bool:
+        return any(t in alike.given and leaf in group for alike, group in index.sort_below(parent).leaves.items())
+
+    assert gives()
+    leaf.preempting[t] += 1
+    assert not gives()
+    leaf.set_limits({}, {})
+    assert gives()
