@@ -110,12 +110,12 @@ export const MEANINGS = {
     "New": "The application was accepted and has had no ask yet.",
     "Accepted": "The application has asks, and nothing of it runs but placeholders.",
     "Running": "An allocation of the application runs, or one has run and more asks are pending.",
-    "Rejected": "The application was refused when it was added; the state is remembered for three days and not reported.",
+    "Rejected": "The application was refused when it was added; the state is remembered for up to three days and not reported.",
     "Completing": "Nothing of it runs or waits; it completes unless something new comes within 30 s.",
     "Completed": "The application has ended well. Its ID may be used again.",
     "Failing": "The placeholders were not placed in time, or the partition was removed; its running tasks are released.",
     "Failed": "The application has ended, and nothing of it is left.",
     "Resuming": "The placeholders were not placed in time; they are released, and the application goes on without a gang.",
-    "Expired": "The application ended three days ago, and is no longer remembered."
+    "Expired": "The application ended up to three days ago, and is no longer remembered."
   }
 };
