@@ -49,9 +49,9 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         said = ""
         for line in process.stdout:
             said += line
-            if "the core still runs" in line:
+            if "core and cluster go on" in line:
                 break
-        found = re.search(r"its page at (http://\S+): Ctrl-C stops it", said)
+        found = re.search(r"the page at (http://\S+): Ctrl-C stops them", said)
         assert found, said
         assert f"web page at {found[1]}" in said
         yield found[1]

@@ -97,8 +97,8 @@ async def test_a_pending_ask_is_explained(browser: Browser, demo: str) -> None:
         await grid.get_by_role("link", name="nightly").click()
         why = shown.page.get_by_role("region", name="Why it waits")
         panel = shown.page.locator("#panel")
-        # The oldest of the sixteen holds a node by age after two seconds and is explained apart from then on.
-        await expect(why).to_contain_text(re.compile("1[56] equal asks of 1 core, 2 GiB"))
+        # The oldest one holds a node by age after two seconds and is explained apart from then on.
+        await expect(why).to_contain_text(re.compile(r"\d+ equal asks of 1 core, 2 GiB"))
         for text in ("Node full", "1 core short", "its preemption policy"):
             await expect(why).to_contain_text(text)
         equals = why.locator("details.group").last
