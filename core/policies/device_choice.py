@@ -44,7 +44,8 @@ def choose_saved(devices: NodeDevices, request: DeviceRequest, ask: Allocation) 
         return [device_id for device_id, _ in chosen]
     number, groups = request.number or 1, dict[str, list[tuple[int, str]]]()
     for device in devices:
-        if share := device.share_for(request):
+        share = device.share_for(request)
+        if share and share + device.kept_from(ask) <= WHOLE:  # Nobody loses what is kept for him already.
             group = groups.setdefault(link_group(device) if request.linked else "", [])
             group.append((min(share, device.free_for(ask)), device.spec.device_id))
     most = [sorted(group, key=lambda one: -one[0])[:number] for group in groups.values() if len(group) >= number]

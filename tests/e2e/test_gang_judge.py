@@ -29,6 +29,11 @@ async def test_a_few_worlds_of_gangs_are_as_the_rules_say(part: int) -> None:
     await run_worlds(range(FIRST + 8 * part, FIRST + 8 * (part + 1)))
 
 
+async def test_nobody_saves_a_device_of_which_a_part_is_kept_for_a_gang() -> None:
+    """A gang whose victims had left was never placed: a task that wanted the whole device saved it, too."""
+    await run_worlds([20_261_278])
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("part", range(6))
 async def test_many_worlds_of_gangs_are_as_the_rules_say(part: int) -> None:
