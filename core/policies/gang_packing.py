@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from kornel.core.model.nodes import Node
-from kornel.core.model.shapes import Pairs
+from kornel.core.model.shapes import Pairs, holds_pairs
 from kornel.core.policies.device_packing import Budget, DevicesTogether
 
 
@@ -64,7 +64,7 @@ class Packing:
         for index in range(start, len(nodes)):
             node = nodes[index]
             room = self._room[node]
-            if any(room[t] < amount for t, amount in pairs):
+            if not holds_pairs(room, pairs):
                 continue
             if self._alike:
                 key = tuple(room) if devices is None else (tuple(room), devices.describe_node(node))

@@ -17,6 +17,7 @@ from kornel.core.model.claims import by_node
 from kornel.core.model.gang_units import UnitId
 from kornel.core.model.nodes import Node
 from kornel.core.model.queues import Queue
+from kornel.core.model.shapes import holds_pairs
 from kornel.core.state.asks.limit_claims import lapse_below
 from kornel.core.state.asks.reservations import end_reservation
 from kornel.core.state.asks.savings import can_save, give_back, may_look_around, saved_on
@@ -119,7 +120,7 @@ def _shuts_out(node: Node, waiting: Sequence[Allocation]) -> bool:
     saved = claims.list_saved()
     room = claims.open_room(node.free, saved)
     open_to = [ask for ask in waiting if node.node_id not in (ask.refused or ())]
-    fitting = [ask for ask in open_to if all(room[t] >= amount for t, amount in ask.shape.pairs)]
+    fitting = [ask for ask in open_to if holds_pairs(room, ask.shape.pairs)]
     return any(node.has_devices(ask.shape.devices, None, saved) for ask in fitting)
 
 

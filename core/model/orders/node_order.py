@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
 from kornel.core.model.nodes import Node
-from kornel.core.model.shapes import Pairs, Vector, widen_vector
+from kornel.core.model.shapes import Pairs, Vector, holds_pairs, widen_vector
 
 GROUP_SIZE: Final = 96
 
@@ -118,7 +118,7 @@ class NodeOrder:
         """Yields all nodes, in order, whose open room holds *pairs*; nothing may change while the caller reads them."""
         for group in self._groups:
             bound = group.bound
-            if all(bound[t] >= amount for t, amount in pairs):
+            if holds_pairs(bound, pairs):
                 for node in group.nodes:
                     if node.has_room(pairs):
                         yield node

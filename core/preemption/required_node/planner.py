@@ -15,7 +15,7 @@ from kornel.core.domain.preemption_kinds import REQUIRED_NODE
 from kornel.core.domain.reasons import Outcome
 from kornel.core.model.allocations import Allocation, sum_amounts
 from kornel.core.model.nodes import Node
-from kornel.core.model.shapes import Vector
+from kornel.core.model.shapes import Vector, holds_pairs
 from kornel.core.policies.view import PartitionView
 from kornel.core.preemption.gang_losses import SpareMembers
 from kornel.core.preemption.plan import FreedAmounts, Need, PreemptionPlan, Refusal
@@ -67,7 +67,7 @@ def plan_preemption(view: PartitionView, ask: Allocation, node: Node) -> Preempt
 def room_is_coming(view: PartitionView, node: Node, ask: Allocation) -> bool:
     """Tells whether *node* has room for *ask* now, or will have once all its victims have left."""
     room = _room_on(node, ask)
-    if any(room[t] < amount for t, amount in ask.shape.pairs):
+    if not holds_pairs(room, ask.shape.pairs):
         return False
     return not _lacks_devices(node, ask, _list_leaving(view, node))
 

@@ -18,7 +18,7 @@ from kornel.core.model.claims import by_node
 from kornel.core.model.gang_units import UnitId
 from kornel.core.model.nodes import Node
 from kornel.core.model.queues import Queue
-from kornel.core.model.shapes import Pairs, Vector, unbook_amounts
+from kornel.core.model.shapes import Pairs, Vector, holds_pairs, unbook_amounts
 from kornel.core.model.users import Account
 from kornel.core.policies.claim_order import line_key
 from kornel.core.policies.device_choice import count_left
@@ -53,7 +53,7 @@ def can_save(node: Node, ask: Allocation, before: Iterable[Reservation]) -> bool
     """
     before, request = list(before), ask.shape.devices
     left = room_to_save(node, before)
-    if any(amount > left[t] for t, amount in ask.shape.pairs):
+    if not holds_pairs(left, ask.shape.pairs):
         return False
     if request is not None and not count_left(node, before, request):
         return False

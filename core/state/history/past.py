@@ -57,7 +57,7 @@ class EndedApplication:
     spent: Mapping[tuple[SpentKind, str], Resources]
     """The amount times seconds that it used, by kind of use and instance type."""
     reason: str
-    removed: bool
+    removed: bool = False
 
 
 class Past:
@@ -98,19 +98,16 @@ class Past:
                 tuple([EndedGroup(name, g.count, g.shape.resources, g.replaced, g.timed_out) for name, g in groups]),
                 {kind: types.to_resources(spent[kind]) for kind in sorted(spent)} if spent else _NOTHING_SPENT,
                 "",
-                removed=False,
             )
         )
 
     def remember_rejected(self, spec: ApplicationSpec, user: str, reason: str, now_ns: int) -> None:
         """Remembers that the application *spec* of *user* was rejected, for *reason*."""
         states = (StateEntry(now_ns, AppState.REJECTED),)
-        rejected, unused = AppState.REJECTED, (NOTHING, (), _NOTHING_SPENT)
-        self._rejected.append(
-            EndedApplication(
-                spec, spec.queue, user, rejected, now_ns, 0, now_ns, states, *unused, reason, removed=False
-            )
+        ended = EndedApplication(
+            spec, spec.queue, user, AppState.REJECTED, now_ns, 0, now_ns, states, NOTHING, (), _NOTHING_SPENT, reason
         )
+        self._rejected.append(ended)
 
     def note_removed(self, application: Application) -> None:
         """Notes that the shim removed *application*, the latest that is remembered, unless it is not remembered."""

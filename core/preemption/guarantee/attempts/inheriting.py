@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from kornel.core.domain.ask_places import AskPlace
 from kornel.core.domain.reasons import Outcome
 from kornel.core.model.allocations import NO_VICTIMS, Allocation, Reservation
-from kornel.core.model.shapes import Pairs, book_amounts
+from kornel.core.model.shapes import Pairs, book_amounts, holds_pairs
 from kornel.core.policies.claim_order import comes_before, owing_queues
 from kornel.core.preemption import eviction
 from kornel.core.preemption.budgets import may_ever_preempt
@@ -53,7 +53,7 @@ def _may_pass_to(state: PartitionState, claim: Reservation, ask: Allocation) -> 
         return False
     room = list(node.beside)
     book_amounts(room, claim.pairs)
-    return all(room[t] >= amount for t, amount in ask.shape.pairs)
+    return holds_pairs(room, ask.shape.pairs)
 
 
 def _is_lawful(state: PartitionState, claim: Reservation, ask: Allocation) -> bool:

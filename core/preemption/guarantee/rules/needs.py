@@ -6,6 +6,7 @@ from __future__ import annotations
 from kornel.core.model.allocations import Allocation
 from kornel.core.model.nodes import Node
 from kornel.core.model.queues import Queue
+from kornel.core.model.shapes import holds_pairs
 from kornel.core.policies.guarantees import project_usage
 from kornel.core.preemption.entitlement import Entitlement
 from kornel.core.preemption.plan import Need
@@ -67,7 +68,7 @@ class Needs:
         """Tells whether *node* has room for the ask beside the claims of others, or will have it once present victims
         have left."""
         room = node.room_without(self.ask.reservation)
-        return all(room[t] >= amount for t, amount in self.ask.shape.pairs)
+        return holds_pairs(room, self.ask.shape.pairs)
 
     def describe_needs(self, node: Node, names: list[str]) -> dict[str, dict[str, int]]:
         """Returns the needs of the node, the queue and the guarantee by type name, for the record of the decision;

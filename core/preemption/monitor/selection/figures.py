@@ -3,8 +3,8 @@
 Usage leaves out victims that are leaving and includes what asks have claimed. Demand is what preemption may serve: it
 leaves out asks that may not preempt, have preempted already, require a node, wait for a placeholder of their own, are
 kept back by a limit of their user, join a gang that leaves as a whole, are larger than every node, or are refused by
-law 4. A guarantee that a level does
-not declare is derived from the levels around it. Rule: preemption.md E.3 (G, Mx, U, P), E.8, H.
+law 4. A guarantee that a level does not declare is derived from the levels around it. Rule: preemption.md E.3 (G, Mx,
+U, P), E.8, H.
 """
 
 from __future__ import annotations

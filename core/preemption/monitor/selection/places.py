@@ -19,6 +19,7 @@ from kornel.core.model.allocations import Allocation, Reservation, sum_amounts
 from kornel.core.model.nodes import Node
 from kornel.core.model.orders.waiting_rooms import is_asleep
 from kornel.core.model.queues import Queue
+from kornel.core.model.shapes import holds_pairs
 from kornel.core.policies.application_order import application_key
 from kornel.core.preemption.gang_losses import find_whole_gangs, is_leaving_whole
 from kornel.core.preemption.monitor.plan import Place
@@ -453,7 +454,7 @@ class Planner:
         for node in self._run.view.nodes.values():
             if is_usable(node, want.ask):
                 room = self._rooms.room_for(node, want.ask)
-                if all(room[t] >= amount for t, amount in want.pairs) and self.choice.has_devices(want, node):
+                if holds_pairs(room, want.pairs) and self.choice.has_devices(want, node):
                     return node
         return None
 
