@@ -421,7 +421,11 @@ MODEL: Final = (
     Kept(Claims, "_owners _parts by_age held leaving needed reservations unowned victims"),
     Kept(Failure, "message times last_ns"),
     Kept(GroupOrder, "_entries groups"),
-    Kept(WaitingRoom, "_key_of at_once awake branches chances groups last_chance_ns shape"),
+    Kept(
+        WaitingRoom,
+        "_key_of at_once awake branches chances groups last_chance_ns shape",
+        derived={"line": lambda _: None},
+    ),
     Kept(Branch, "_key_of groups orders ranks"),
     Kept(KeyedHeap, "_entries _key_of _left marked members"),
     Kept(Counted, "capacity free held"),
