@@ -1,9 +1,9 @@
 """Writes what a package index shows of Kornel: the README with links that work there, and the addresses of the project.
 
 The links of README.md are relative, so that they work in a checkout. KORNEL_REPOSITORY_URL says where the checkout can
-be read (``https://.../kornel``), with ``/blob/HEAD/`` below it for files and ``/raw/HEAD/`` for pictures, as forges have
-it. Where it is not set, links to files are shown as plain words and pictures left out, because one that leads nowhere is
-worse.
+be read (``https://.../kornel``), with ``/blob/HEAD/`` below it for files and ``/raw/HEAD/`` for pictures, as forges
+have it. Where it is not set, links to files are shown as plain words and pictures left out, because a link that leads
+nowhere is worse.
 """
 
 from __future__ import annotations
