@@ -521,7 +521,7 @@ PARTITIONS: Final = (
         "aged asked at_limits candidates choose_at_ns choose_not_before_ns delay_ns due_ns lapsed left"
         " not_before_ns percent review_after_ns reviewed saved short",
         defaults={"asked": (0, 0, False)},
-        derived={"shares": _no_missing_shares},
+        derived={"looked_at": _no_map, "owing": _no_map, "shares": _no_missing_shares},
         under_way="line",
     ),
     Kept(NodeScore, "_binpacking _weights"),
