@@ -54,7 +54,7 @@ class ReservingRecord:
         self.looked_at: dict[Node, int] = {}
         """The versions of the nodes without devices at that look."""
         self.owing: dict[Queue, list[bool]] = {}
-        """Whether each queue held less than its guarantee at that look, by type, of those with waiters or holders."""
+        """The queues of waiters and holders with a guarantee at that look: by type, whether they held less than it."""
         self.review_after_ns = 0
         """The earliest time for the next such look."""
         self.due_ns: int | None = None
