@@ -111,12 +111,12 @@ HOUSE = ("core", "cli", "shared")
 
 BOUNDS = {
     "core": Bounds(0, 0, 0, 0, 0, 50),
-    "core/archive": Bounds(0, 0, 0, 10, 0, 3_585),
-    "core/commands": Bounds(0, 0, 0, 3, 0, 1_012),
+    "core/archive": Bounds(0, 0, 0, 10, 0, 3_600),
+    "core/commands": Bounds(0, 0, 0, 3, 0, 1_020),
     "core/config": Bounds(0, 0, 0, 14, 0, 3_406),
     "core/domain": Bounds(0, 0, 0, 3, 0, 2_550),
     "core/engine": Bounds(0, 0, 0, 3.5, 0, 6_591),
-    "core/journal": Bounds(0, 0, 0, 4, 0, 5_450),
+    "core/journal": Bounds(0, 0, 0, 4, 0, 5_700),
     "core/laws": Bounds(0, 0, 0, 5, 0, 578),
     "core/metrics": Bounds(0, 0, 0, 6, 0, 1_900),
     "core/model": Bounds(0, 0, 0, 2, 0, 4_173),
