@@ -112,16 +112,18 @@ from kornel.core.policies.node_score import NodeScore
 from kornel.core.policies.placement.rules import Rule, compile_rules
 from kornel.core.preemption import budgets, eviction
 from kornel.core.preemption import plan as preemption_plan
-from kornel.core.preemption.guarantee.attempts import consulting, gang_consulting, gang_drive
+from kornel.core.preemption.guarantee.attempts import consulting, gang_consulting, gang_plans
 from kornel.core.preemption.guarantee.attempts.consulting import Dialogue
+from kornel.core.preemption.guarantee.attempts.gang_attempts import GangAttempt
 from kornel.core.preemption.guarantee.attempts.gang_consulting import GangDialogue
-from kornel.core.preemption.guarantee.attempts.gang_drive import GangAttempt, GangProposal
+from kornel.core.preemption.guarantee.attempts.gang_plans import GangProposal
 from kornel.core.preemption.guarantee.attempts.questions import LastLook, QuestionGate, RefusedQuestion
 from kornel.core.preemption.guarantee.guarantee_record import GuaranteeRecord
 from kornel.core.preemption.guarantee.rules.allowances import Rules
 from kornel.core.preemption.guarantee.search.outlooks import Outlook, WatchedNodes
 from kornel.core.preemption.guarantee.search.prospects import Band, KeptBounds, KnownProspects
 from kornel.core.preemption.monitor import drive as monitor_drive
+from kornel.core.preemption.monitor import taking as monitor_taking
 from kornel.core.preemption.monitor.plan import Place
 from kornel.core.preemption.monitor.selection.settings import MonitorSettings
 from kornel.core.preemption.plan import NOBODY_SPARED, FreedAmounts, GangPlan, PreemptionPlan, Refusal, Spared
@@ -196,7 +198,8 @@ FUNCTIONS: Final = {
     **named_of(lapsing, "_look_at", "_look_at_gang"),
     **named_of(limit_savings, "_look_at"),
     "partition.scheduling.loans._do_nothing": partition_state._do_nothing,
-    **named_of(monitor_drive, "_begin_round", "_look_at_served"),
+    **named_of(monitor_drive, "_begin_round"),
+    "preemption.monitor.drive._look_at_served": monitor_taking._look_at_served,
     "preemption.pacing._offer_again": budgets._offer_again,
     **named_of(pausing, "_look_at_refusals"),
     **named_of(placeholders, "_note_timeout"),
@@ -207,7 +210,8 @@ FUNCTIONS: Final = {
     **named_of(shortfalls, "_end_gang", "_look_at_members"),
     **named_of(task_groups, "_by_age", "by_order"),
     **named_of(gang_consulting, "_allow_open_questions", "_note_last_victim", "_note_refused_nodes"),
-    **named_of(gang_drive, "_look_at_hold", "_look_at_victims"),
+    "preemption.guarantee.attempts.gang_drive._look_at_hold": gang_plans._look_at_hold,
+    "preemption.guarantee.attempts.gang_drive._look_at_victims": gang_plans._look_at_victims,
     **named_of(vetting, "_apply_answer", "_decide_placement", "_drop_question", "_offer_in_turn"),
 }
 """Functions that records refer to: those called by timers or when the shim has answered, and those that return sort
