@@ -43,6 +43,7 @@ def record_each(state: PartitionState, allocations: Iterable[Allocation], outcom
 def record_decision(
     state: PartitionState, leaf: Queue, allocations: Sequence[Allocation], outcome: Outcome, detail: str
 ) -> None:
+    """Records *outcome* about *allocations*, all of *leaf*; *detail* is text for people."""
     adjusted = adjustment_of(leaf, state.root)
     victims = tuple(
         VictimRecord(

@@ -90,6 +90,7 @@ class GangProposal:
 
 
 def can_carry_out(view: PartitionView, plan: GangPlan) -> bool:
+    """Tells whether all members of *plan* still wait for it, and the laws allow it now."""
     return _all_wait(plan) and not gang_laws.check(view, plan)
 
 
