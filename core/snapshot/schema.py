@@ -60,7 +60,7 @@ from kornel.core.domain.effects import (
     SchedulingFailed,
     VictimRecord,
 )
-from kornel.core.domain.events import EventChange, EventDetail, EventType
+from kornel.core.domain.history.events import EventChange, EventDetail, EventType
 from kornel.core.domain.manager import RegisteredManager
 from kornel.core.domain.reasons import Ignored, Outcome, Unschedulable
 from kornel.core.domain.settings import (
