@@ -134,6 +134,8 @@ class Site:
             core = version.start("kornel", "serve", *where, *kept, *options, log=log)
         try:
             wait_for(lambda: core.poll() is not None or self._is_served_by(version), f"version {version.name} to serve")
+            if core.poll() is not None:
+                raise RehearsalFailed(f"version {version.name} ended with status {core.returncode}")
             yield
             core.terminate()
             if core.wait(PATIENCE_S):

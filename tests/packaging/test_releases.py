@@ -101,11 +101,13 @@ def test_manifests_and_chart_name_the_release() -> None:
 
 def test_each_change_says_what_it_is() -> None:
     """``changelog.d/+name.TYPE.md``, or with the number of an issue for the name; ``make changes`` reads them."""
-    for path in (ROOT / "changelog.d").iterdir():
+    for path in (ROOT / "changelog.d").glob("[!.]*"):
         assert re.fullmatch(rf"(\+[a-z0-9-]+|\d+)\.({'|'.join(KINDS)})\.md", path.name), path.name
         text = path.read_text()
         assert text.endswith("\n")
         for link in re.findall(r"\]\(([^)#]+)", text):
             assert (ROOT / link).exists(), f"{path.name} links to {link}"
+    headings = re.findall(r"(?m)^##? .*", (ROOT / "CHANGELOG.md").read_text())
+    assert [line for line in headings if not re.match(r"## \[\d", line)] == ["# Changes"], "write a file in changelog.d"
     if kornel.digest_code() == kornel.RELEASED:
         assert not list((ROOT / "changelog.d").glob("*.md"))
