@@ -126,7 +126,7 @@ BOUNDS = {
     "core/rest": Bounds(0, 0, 0, 12, 0, 4_619),
     "core/security": Bounds(0, 0, 0, 9, 0, 2_160),
     "core/service": Bounds(0, 0, 0, 10, 0, 11_893),
-    "core/snapshot": Bounds(0, 0, 0, 5, 0, 1_433),
+    "core/snapshot": Bounds(0, 0, 0, 5, 0, 1_442),
     "core/state": Bounds(0, 0, 0, 3.5, 0, 7_855),
     "core/telling": Bounds(0, 0, 0, 6, 0, 9_798),
     "core/tracing": Bounds(0, 0, 0, 13, 0, 300),
