@@ -15,13 +15,13 @@ from typing import Any
 import pytest
 
 from kornel.core.engine.engine import Engine
-from kornel.core.engine.intake import allocation_intake, node_intake
 from kornel.core.engine.scheduling import loans
 from kornel.core.model import queues as model_queues
 from kornel.core.model.allocations import Allocation
 from kornel.core.model.claims import Claims
 from kornel.core.model.users import Account
 from kornel.core.policies import claim_order
+from kornel.core.preemption import eviction
 from kornel.core.state.asks import reservations
 from kornel.core.state.waiting import waking
 from tests.examples import mark_rest_long
@@ -297,8 +297,12 @@ def ignore_saved_room(patch: pytest.MonkeyPatch) -> None:
 
 
 def end_no_claim(patch: pytest.MonkeyPatch) -> None:
-    for module in (loans, node_intake, allocation_intake):
+    for module in (loans, eviction):
         patch.setattr(module, "review_savings", lambda *_: None)
+
+
+def end_no_firm_claim(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(eviction, "review_claims", lambda state, node, _: eviction.review_savings(state, node))
 
 
 def leave_firm_out_of_limits(patch: pytest.MonkeyPatch) -> None:
@@ -319,7 +323,7 @@ def ignore_saved_below_limits(patch: pytest.MonkeyPatch) -> None:
 
 FAULTS = {
     lend_nothing: 19, lend_to_everybody: 25, ignore_saved_room: 19, end_no_claim: 25, leave_firm_out_of_limits: 101,
-    leave_firm_out_of_applications: 49, ignore_saved_below_limits: 1,
+    leave_firm_out_of_applications: 49, ignore_saved_below_limits: 1, end_no_firm_claim: 41189,
 }  # fmt: skip
 """Faults, each with the number of a world in which it shows."""
 
