@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import base64
 import binascii
+import sys
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from itertools import islice
+from operator import attrgetter
 from typing import Final
 
 from structlog.typing import FilteringBoundLogger
@@ -34,12 +36,14 @@ from kornel.core.service.wire.status_codes import (
     UnknownQueue,
     say_no_partition,
 )
+from kornel.core.telling.allocations.explanation import first_blocker
 from kornel.core.telling.applications.application_views import ApplicationSummary, ApplicationView
 from kornel.core.telling.claims.claim_views import ClaimView, UnknownClaimKind, select_claims
 from kornel.core.telling.encoding.kornel_v1 import (
     ENCODERS,
     encode_application,
     encode_application_summary,
+    encode_blocker,
     encode_claim,
     encode_domain,
     encode_ended_summary,
@@ -49,6 +53,7 @@ from kornel.core.telling.encoding.kornel_v1 import (
     encode_node_summary,
     encode_queue,
 )
+from kornel.core.telling.explain import Named
 from kornel.core.telling.name_search import FoundName
 from kornel.core.telling.reader import PartitionReader
 from kornel.v1 import read_pb2 as pb
@@ -59,6 +64,13 @@ _QUEUES: Final = 1_000
 _USUAL_FOUND: Final = 20
 _MOST_FOUND: Final = 1_000
 """The most names of one kind in an answer."""
+_MOST_WAITS: Final = 100
+_WAITS_BY: Final[Mapping[str, Callable[[ApplicationSummary], str]]] = {
+    "": attrgetter("application_id"),
+    "application": attrgetter("application_id"),
+    "queue": attrgetter("queue"),
+    "user": attrgetter("user"),
+}
 _LONGEST_SEARCHED: Final = 512
 _MOST_TAGS: Final = 64
 _REFUSAL_KINDS: Final = {pb.RefusalKind.Value(f"REFUSAL_KIND_{kind.name}"): kind for kind in RefusalKind}
@@ -91,6 +103,7 @@ class ReadService:
             "GetQueue": unary(pb.GetQueueRequest, self._get_queue, self._logger),
             "ListApplications": unary(pb.ListApplicationsRequest, self._applications, self._logger),
             "GetApplication": unary(pb.GetApplicationRequest, self._get_application, self._logger),
+            "ListWaits": unary(pb.ListWaitsRequest, self._list_waits, self._logger),
             "ListNodes": unary(pb.ListNodesRequest, self._nodes, self._logger),
             "GetNode": unary(pb.GetNodeRequest, self._get_node, self._logger),
             "ListDomains": unary(pb.ListDomainsRequest, self._list_domains, self._logger),
@@ -161,6 +174,35 @@ class ReadService:
         if found is None:
             raise UnknownApplication(f"no application {wanted!r} in partition {request.partition or 'default'!r}")
         return encode_application(found)
+
+    async def _list_waits(self, request: pb.ListWaitsRequest) -> pb.ListWaitsResponse:
+        views, named = self._views_of(request.partition), _WAITS_BY.get(request.by)
+        if named is None:
+            raise InvalidRequest(f"by is {request.by!r}, not one of {', '.join(filter(None, _WAITS_BY))}")
+        size = _page_size(request.limit, _USUAL_FOUND, _MOST_WAITS)
+        test = _make_test(pb.ListApplicationsRequest(queue=request.queue, user=request.user))
+        found = await self._lists.make_page(views.application_summaries, sys.maxsize, lambda each: each, test)
+        groups: dict[str, list[ApplicationSummary]] = {}
+        for each in sorted((each for each in found.encoded if each.asks), key=attrgetter("oldest_ask_ns")):
+            groups.setdefault(named(each), []).append(each)
+        waits = [await self._describe_wait(views, *group) for group in islice(groups.items(), size)]
+        return pb.ListWaitsResponse(waits=waits, wait_count=len(groups))
+
+    async def _describe_wait(self, views: PartitionReader, name: str, longest: list[ApplicationSummary]) -> pb.Wait:
+        """Returns the applications that have waited *longest* as those of *name*."""
+        first = longest[0]
+        obstacle = await self._managers.questions.ask(lambda: first_blocker(views.explain(Named(first.oldest_ask))))
+        return pb.Wait(
+            name=name,
+            application_count=len(longest),
+            ask_count=sum(each.asks for each in longest),
+            ask_key=first.oldest_ask,
+            oldest_ask_ns=first.oldest_ask_ns,
+            application_id=first.application_id,
+            queue=first.queue,
+            user=first.user,
+            obstacle=encode_blocker(obstacle) if obstacle is not None else None,
+        )
 
     async def _nodes(self, request: pb.ListNodesRequest) -> pb.ListNodesResponse:
         views, size = self._views_of(request.partition), _page_size(request.page_size, _USUAL, _MOST)

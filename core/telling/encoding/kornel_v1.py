@@ -103,6 +103,7 @@ encode_application_summary: Final = ENCODERS.add(
     ApplicationSummary,
     read_pb2.ApplicationSummary,
     {"allocation_count": "allocations", "ask_count": "asks"},
+    left_out=("oldest_ask",),
 )
 
 encode_ended_summary: Final = ENCODERS.add(
@@ -263,7 +264,7 @@ ENCODERS.add(
     {name: made(clamp_int64, name) for name in ("limit", "used", "short")},
 )
 
-ENCODERS.add(Blocker, explain_pb2.Blocker, {"node_count": "nodes"})
+encode_blocker: Final = ENCODERS.add(Blocker, explain_pb2.Blocker, {"node_count": "nodes"})
 
 ENCODERS.add(VictimRecord, explain_pb2.ForecastVictim, unset=("user", "priority", "originator"))
 
