@@ -222,7 +222,7 @@ OURS: Final = (
     _document("GetHolds", Row(
         f"{PREFIX}/scheduler/holds", "holds", "Operations",
         summary="A rollback in force, nodes drained by operators, and whether the resource manager is connected.",
-    )),
+    ), long=True),
     _document("ListRefusals", Row(
         f"{PREFIX}/scheduler/refusals", "refusals", "Operations", parameters=(
             Parameter("kind", "Only this kind.", {"type": "string", "enum": list(RefusalKind)}),

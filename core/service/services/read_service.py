@@ -271,14 +271,16 @@ class ReadService:
             raise InvalidRequest(f"give a text that names contain, of 1 to {_LONGEST_SEARCHED} characters")
         most = _page_size(request.limit, _USUAL_FOUND, _MOST_FOUND)
         counts: Counter[str] = Counter()
-        found: list[pb.FoundName] = []
+        found: list[FoundName] = []
         async with self._lists.count_making():
             async for each in in_turns(views.search_names(text)):
                 if each is not None:
                     counts[each.kind] += 1
                     if counts[each.kind] <= most:
-                        found.append(_encode_found(each))
-        return pb.FindNamesResponse(found=found, more=[kind for kind, count in counts.items() if count > most])
+                        found.append(each)
+            told = await fill_answer(map(_encode_found, found))
+        listed = Counter(each.kind for each in told)
+        return pb.FindNamesResponse(found=told, more=[kind for kind, count in counts.items() if count > listed[kind]])
 
     async def _find_queue(self, request: pb.FindQueueRequest) -> pb.FindQueueResponse:
         views = self._views_of(request.partition)
@@ -290,21 +292,21 @@ class ReadService:
         return pb.FindQueueResponse(**found._asdict())
 
     async def _get_holds(self, _request: pb.GetHoldsRequest) -> pb.GetHoldsResponse:
-        drained = [
+        drained = (
             pb.HeldNode(
                 partition=views.shown_name,
                 node_id=node_id,
                 by=drain.by,
                 since_ns=drain.at_ns,
-                registered=views.node(node_id) is not None,
+                registered=views.has_node(node_id),
             )
-            for views in self._reader.partitions()
+            for views in list(self._reader.partitions())
             for node_id, drain in sorted(views.operator_drains().items())
-        ]
+        )
         present = [found for place in self._managers.registered if (found := place.runner.presence) is not None]
         held = [each for place in self._managers.registered if (each := place.configurator.rollback_held) is not None]
         return pb.GetHoldsResponse(
-            drained_nodes=drained,
+            drained_nodes=await fill_answer(drained),
             manager=next((_encode_presence(each) for each in sorted(present, key=lambda each: not each.gone)), None),
             rollback=_encode_rollback(held[0]) if held else None,
         )
