@@ -266,8 +266,6 @@ ENCODERS.add(
 
 encode_blocker: Final = ENCODERS.add(Blocker, explain_pb2.Blocker, {"node_count": "nodes"})
 
-ENCODERS.add(VictimRecord, explain_pb2.ForecastVictim, unset=("user", "priority", "originator"))
-
 ENCODERS.add(VictimRecord, events_pb2.DecisionVictim, {"priority": "adjusted_priority"})
 
 
