@@ -249,7 +249,11 @@ ENCODERS.add(AboveMax, status_pb2.QueueAboveMax, {"protected_by": "protected"})
 encode_queue_explanation: Final = ENCODERS.add(
     QueueExplanation,
     status_pb2.ExplainQueueResponse,
-    {"state": made(_state_of, "draining"), "above_max": "above"},
+    {
+        "state": made(_state_of, "draining"),
+        "above_max": "above",
+        "properties": made(without_secrets, "properties"),
+    },
 )
 
 ENCODERS.add(LimitLevel, status_pb2.LimitLevel, {"application_count": "applications"})

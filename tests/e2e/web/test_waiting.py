@@ -54,4 +54,7 @@ async def test_who_waits_and_what_is_stranded(browser: Browser) -> None:
             await cluster.release(key, "big")
         await expect(rows).to_have_count(0)
         await expect(stranded).to_contain_text("Wherever something is free that a waiting ask wants")
+        await shown.open_address("application?id=app")
+        why = page.get_by_role("region", name="Why it waits")
+        await expect(why).to_contain_text("nothing waits; the latest of what runs was asked for at")
         shown.check()
