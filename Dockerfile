@@ -40,7 +40,7 @@ ENTRYPOINT ["kornel"]
 CMD ["serve"]
 
 ARG BASE
-ARG VERSION=0.1.0
+ARG VERSION=unknown
 ARG REVISION=unknown
 LABEL org.opencontainers.image.title="Kornel" \
     org.opencontainers.image.description="Cluster-scheduler core served over gRPC" \

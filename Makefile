@@ -26,7 +26,7 @@ unexport PYTHONDONTWRITEBYTECODE
 IMAGE    := proto/image.binpb
 
 .DEFAULT_GOAL := help
-.PHONY: help venv runtime demo docs docs-serve test test-costs long alone hostile test-go test-shim test-kubernetes soak search planted rules fuzz bench bench-baseline lint format types proto proto-go proto-check proto-image lock ci nightly clean
+.PHONY: help venv runtime demo docs docs-serve changes release picture test test-costs long alone hostile test-go test-shim test-kubernetes soak search planted rules fuzz bench bench-baseline lint format types proto proto-go proto-check proto-image lock ci nightly clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -49,6 +49,21 @@ docs: venv ## build the documentation as a site, in build/site
 
 docs-serve: venv ## show the documentation at http://127.0.0.1:8000, built again whenever a page changes
 	$(BIN)/python -m mkdocs serve --strict
+
+picture: venv ## take the picture of the web page that the README shows, of a simulated cluster; needs a browser
+	$(BIN)/python -m docs.site.picture
+
+RELEASE = $(shell sed -n 's/^RELEASE = "\(.*\)"/\1/p' kornel/__init__.py)
+
+changes: venv ## show what the files in changelog.d say of the next release
+	$(BIN)/towncrier build --draft --version $(RELEASE)
+
+release: venv ## turn the tree into the release that kornel/__init__.py names: changes, wire, journals, digest
+	$(BIN)/towncrier build --yes --version $(RELEASE)
+	$(MAKE) proto-image
+	$(BIN)/python -m tests.unit.journal.keep_version
+	digest=$$($(BIN)/python -c 'import kornel; print(kornel.digest_code())') && \
+		sed -i "s/^RELEASED = .*/RELEASED = \"$$digest\"/" kornel/__init__.py
 
 # Many tests wait for processes and timers most of the time: as many workers run as keep the processors busy.
 SPREAD := --workers $(WORKERS)

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from kornel import __version__
+import kornel
 from kornel.cli.client.connection import CONNECTION, Connection, ConnectionNotPossible
 from kornel.cli.connection_options import move_connection_options
 from kornel.cli.loading import OF_THE_CORE, CommandSource, GroupOnDemand
@@ -133,7 +133,7 @@ def connect(
 @app.command(rich_help_panel=_RUN)
 def version() -> None:
     """Print the version."""
-    echo_line(f"kornel {__version__}")
+    echo_line(f"kornel {kornel.__version__}")
 
 
 def run_app() -> None:

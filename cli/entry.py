@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import sys
 
-from kornel import __version__
+import kornel
 
 # Type checkers assume that this name is true. Importing typing itself would cost the health check a fifth of its time.
 TYPE_CHECKING = False
@@ -30,7 +30,7 @@ LONGEST_PROBE_S: Final = 2.0
 def main() -> None:
     """Run ``kornel``. The version and the health check do not import what other commands need."""
     if sys.argv[1:] in VERSION:
-        print(f"kornel {__version__}")
+        print(f"kornel {kornel.__version__}")
         return
     if "health" in sys.argv and answer_health_check(sys.argv[1:]):
         return

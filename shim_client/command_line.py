@@ -16,7 +16,7 @@ from typing import Annotated, Final
 
 import typer
 
-from kornel import __version__
+import kornel
 from kornel.shared.visible import write_visibly
 from kornel.shim_client.credentials import Credentials, CredentialsUnusable
 
@@ -49,7 +49,7 @@ ServerName = Annotated[
 
 def _print_version(context: typer.Context, wanted: bool) -> None:
     if wanted:
-        typer.echo(write_visibly(f"{context.command.name} {__version__}"))
+        typer.echo(write_visibly(f"{context.command.name} {kornel.__version__}"))
         raise typer.Exit
 
 

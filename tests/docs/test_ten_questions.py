@@ -18,6 +18,7 @@ from pathlib import Path
 import grpc
 import pytest
 
+import kornel
 from kornel.v1 import status_pb2, status_pb2_grpc, test_clock_pb2, test_clock_pb2_grpc
 from tests.e2e.test_terminals import run_in_terminal
 from tests.patience import PATIENCE_S
@@ -35,6 +36,7 @@ CHANGING = (
     (re.compile(r"\bworker-[0-3]\b"), "worker-N"),
     (re.compile(r"anonymous@\S+"), "SOMEBODY"),
     (re.compile(r"\b\d+x(?=  )"), "SOME TIMES"),
+    (re.compile(r"^core \S+, ", re.MULTILINE), "core VERSION, "),
     (re.compile(r" {2,}"), "  "),
 )
 """What is another time, another count of tries, another name or another width with each run."""
@@ -140,7 +142,10 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder, cluster(Path(folder)) as variables:
         text = PAGE.read_text(encoding="utf-8")
         PAGE.write_text(
-            BLOCK.sub(lambda block: f"```console\n$ {block[1]}\n{run(variables, block[1])}```", text), encoding="utf-8"
+            BLOCK.sub(lambda block: f"```console\n$ {block[1]}\n{run(variables, block[1])}```", text).replace(
+                f"core {kornel.__version__},", f"core {kornel.RELEASE},"
+            ),
+            encoding="utf-8",
         )
 
 

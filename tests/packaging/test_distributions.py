@@ -29,8 +29,10 @@ COMMANDS: Final = ("kornel", "kornel-shim-mock", "kornel-local", "kornel-conform
 SUPPORTED: Final = ("3.11", "3.12", "3.13")
 LINKS: Final = {path.name: path.resolve() for path in (ROOT / "kornel").iterdir() if path.is_symlink()}
 """The folder of each package by the name that it has below ``kornel``."""
-BUILT_WITH: Final = (".gitignore", "LICENSE", "README.md", "hatch_build.py", "pyproject.toml")
-"""The files in the sdist with which the wheel is built, and which are not in it."""
+TOLD: Final = ("CHANGELOG.md", *(f"docs/releases/{path.name}" for path in (ROOT / "docs/releases").iterdir()))
+"""What users are told of releases. In the wheel it is in ``share/doc/kornel``."""
+BUILT_WITH: Final = (".gitignore", "LICENSE", "README.md", "hatch_build.py", "pyproject.toml", *TOLD)
+"""The files in the sdist with which the wheel is built, and which are not in its packages."""
 ABOUT: Final = ("METADATA", "RECORD", "WHEEL", "entry_points.txt", "licenses/LICENSE")
 
 
@@ -160,6 +162,9 @@ def test_distributions_hold_what_git_tracks_and_nothing_else(built: Path) -> Non
     with zipfile.ZipFile(built / f"kornel-{VERSION}-py3-none-any.whl") as archive:
         names = archive.namelist()
         held = {name: archive.read(name) for name in names if ".dist-info/" not in name}
+    documents = f"kornel-{VERSION}.data/data/share/doc/kornel/"
+    told = {name.removeprefix(documents): held.pop(name) for name in names if name.startswith(documents)}
+    compare_files(told, {name: (ROOT / name).read_bytes() for name in TOLD})
     assert len(names) == len(set(names))
     assert {name.partition("/")[2] for name in names if name.startswith(f"kornel-{VERSION}.dist-info/")} == set(ABOUT)
     compare_files(held, {name_in_wheel(path): path.read_bytes() for path in sources})

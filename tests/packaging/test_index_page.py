@@ -36,8 +36,10 @@ def test_links_of_the_readme_lead_to_the_repository(monkeypatch: pytest.MonkeyPa
     links = LINK.findall(str(built.get_payload()))
     assert len(links) > 20
     for link in links:
-        assert link.startswith(f"{REPOSITORY}/blob/HEAD/")
-        assert (ROOT / link.removeprefix(f"{REPOSITORY}/blob/HEAD/").partition("#")[0]).exists(), link
+        form = "raw" if link.endswith(".png") else "blob"
+        assert link.startswith(f"{REPOSITORY}/{form}/HEAD/")
+        assert (ROOT / link.removeprefix(f"{REPOSITORY}/{form}/HEAD/").partition("#")[0]).exists(), link
+    assert f"![The web page of a core whose cluster is full]({REPOSITORY}/raw/HEAD/" in str(built.get_payload())
     urls = dict(entry.split(", ", 1) for entry in built.get_all("Project-URL", []))
     assert urls.keys() == {"Repository", "Documentation", "Changelog", "Issues"}
     assert all(url.startswith(REPOSITORY) for url in urls.values())
@@ -49,6 +51,7 @@ def test_without_a_repository_no_link_leads_nowhere(monkeypatch: pytest.MonkeyPa
     built = metadata()
     text = str(built.get_payload())
     assert not LINK.findall(text)
+    assert "The web page of a core" not in text
     assert "Getting started" in text
     assert built.get_all("Project-URL") is None
     assert built["Description-Content-Type"].startswith("text/markdown")

@@ -13,7 +13,7 @@ import tempfile
 from contextlib import suppress
 from pathlib import Path
 
-from kornel import __version__
+from kornel import RELEASE
 from kornel.core.domain.commands import (
     AllocationSpec,
     ApplicationSpec,
@@ -143,4 +143,4 @@ def main(version: str) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1] if len(sys.argv) > 1 else __version__)
+    main(sys.argv[1] if len(sys.argv) > 1 else RELEASE)
