@@ -124,7 +124,7 @@ BOUNDS = {
     "core/preemption": Bounds(0, 0, 0, 3.1, 0, 17_124),
     "core/process": Bounds(0, 0, 0, 5, 0, 1_690),
     "core/rest": Bounds(0, 0, 0, 12, 0, 4_640),
-    "core/security": Bounds(0, 0, 0, 9, 0, 2_210),
+    "core/security": Bounds(0, 0, 0, 9, 0, 2_215),
     "core/service": Bounds(0, 0, 0, 10, 0, 11_941),
     "core/snapshot": Bounds(0, 0, 0, 5, 0, 1_442),
     "core/state": Bounds(0, 0, 0, 3.5, 0, 7_855),
