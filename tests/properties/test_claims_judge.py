@@ -297,12 +297,8 @@ def ignore_saved_room(patch: pytest.MonkeyPatch) -> None:
 
 
 def end_no_claim(patch: pytest.MonkeyPatch) -> None:
-    for module in (loans, eviction):
-        patch.setattr(module, "review_savings", lambda *_: None)
-
-
-def end_no_firm_claim(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(eviction, "review_claims", lambda state, node, _: eviction.review_savings(state, node))
+    patch.setattr(loans, "review_savings", lambda *_: None)
+    patch.setattr(eviction, "review_claims", lambda *_: None)
 
 
 def leave_firm_out_of_limits(patch: pytest.MonkeyPatch) -> None:
@@ -323,7 +319,7 @@ def ignore_saved_below_limits(patch: pytest.MonkeyPatch) -> None:
 
 FAULTS = {
     lend_nothing: 19, lend_to_everybody: 25, ignore_saved_room: 19, end_no_claim: 25, leave_firm_out_of_limits: 101,
-    leave_firm_out_of_applications: 49, ignore_saved_below_limits: 1, end_no_firm_claim: 41189,
+    leave_firm_out_of_applications: 49, ignore_saved_below_limits: 1,
 }  # fmt: skip
 """Faults, each with the number of a world in which it shows."""
 
