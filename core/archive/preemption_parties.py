@@ -13,7 +13,7 @@ from sqlalchemy.sql.elements import ColumnElement
 
 from kornel.core.archive.reader import LARGEST_PAGE, HistoryReader, Page, token_of
 from kornel.core.archive.tables import APPLICATIONS, EVENTS, INDEXED_CHARACTERS, beginning_of
-from kornel.core.domain.events import EventChange, EventDetail, EventType
+from kornel.core.domain.history.events import EventChange, EventDetail, EventType
 from kornel.core.domain.reasons import Outcome
 from kornel.core.domain.resources import clamp_int64
 from kornel.core.preemption.registry import SOURCES

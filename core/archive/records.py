@@ -31,7 +31,7 @@ from kornel.core.domain.effects import (
     RemovalsRecorded,
     VictimRecord,
 )
-from kornel.core.domain.event_records import (
+from kornel.core.domain.history.event_records import (
     ASK_VALUES,
     PLACEMENT_VALUES,
     RECORDS,

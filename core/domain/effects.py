@@ -224,7 +224,7 @@ class EventRecorded(NamedTuple):
 
 class AsksRecorded(NamedTuple):
     """One record for the events of asks that were added one after the other. The events are made of it when they are
-    read, by :mod:`kornel.core.domain.event_records`.
+    read, by :mod:`kornel.core.domain.history.event_records`.
 
     ``values`` has for one ask after the other: its application, its key as the shim knows it, and its resources.
     """

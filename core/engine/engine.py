@@ -41,7 +41,7 @@ from kornel.core.domain.reasons import Ignored, Rejection
 from kornel.core.engine import dissolving, lifecycle
 from kornel.core.engine.configuration import configure, offered_types
 from kornel.core.engine.gangs import pools
-from kornel.core.engine.intake import allocation_intake, application_intake, node_intake
+from kornel.core.engine.intake import allocation_intake, application_intake, node_intake, release_intake
 from kornel.core.engine.scheduling import autoscaling, cycle, rounds, vetting
 from kornel.core.model.callbacks import Callbacks
 from kornel.core.preemption import registry, slices
@@ -525,13 +525,13 @@ class Engine:
         for entry in command.ask_releases:
             state = self._partitions.get(entry.partition)
             if state is not None:
-                allocation_intake.withdraw(state, entry, now_ns)
+                release_intake.withdraw(state, entry, now_ns)
             else:
                 self._ignore_entry(entry.key)
         for entry in command.releases:
             state = self._partitions.get(entry.partition)
             if state is not None:
-                allocation_intake.release(state, entry, now_ns)
+                release_intake.release(state, entry, now_ns)
             else:
                 self._ignore_entry(entry.key or entry.allocation_id)
 

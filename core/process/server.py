@@ -19,7 +19,7 @@ import grpc
 from structlog.typing import FilteringBoundLogger
 
 from kornel.core.domain.effects import EventRecorded
-from kornel.core.domain.events import shorten_event_text
+from kornel.core.domain.history.events import shorten_event_text
 from kornel.core.journal.content.recording import RecordingEngine
 from kornel.core.journal.database.choices import JournalUnusable
 from kornel.core.metrics.decisions import QUEUES_REMEMBERED

@@ -30,6 +30,7 @@ from kornel.core.domain.commands import (
     PLAIN_FIELDS,
     AllocationSpec,
     ApplicationSpec,
+    PlacementKey,
     RegisterManager,
     TerminationType,
     UpdateConfiguration,
@@ -60,7 +61,7 @@ from kornel.core.domain.effects import (
     SchedulingFailed,
     VictimRecord,
 )
-from kornel.core.domain.events import EventChange, EventDetail, EventType
+from kornel.core.domain.history.events import EventChange, EventDetail, EventType
 from kornel.core.domain.manager import RegisteredManager
 from kornel.core.domain.reasons import Ignored, Outcome, Unschedulable
 from kornel.core.domain.settings import (
@@ -80,11 +81,7 @@ from kornel.core.domain.settings import (
     VictimBound,
 )
 from kornel.core.domain.topology import TopologyLevel, TopologyRequest, Wish
-from kornel.core.engine import lifecycle
-from kornel.core.engine.configuration import configure
-from kornel.core.engine.gangs import approval, gang_turns, gang_vetting, placeholders, shortfalls
-from kornel.core.engine.scheduling import autoscaling, lapsing, limit_savings, reserving, vetting
-from kornel.core.model import allocations, applications, domains, gang_units, task_groups, users
+from kornel.core.model import allocations, applications, domains, gang_units, users
 from kornel.core.model.allocations import Allocation, AskGroup, LimitClaim, NodeRefusal, Reservation
 from kornel.core.model.applications import Application, SpentKind
 from kornel.core.model.callbacks import Callbacks, Inquiry, LinedUp
@@ -105,32 +102,28 @@ from kornel.core.model.recorded_events import RecordedEvents
 from kornel.core.model.shapes import ResourceTypes, Shape, estimate_size
 from kornel.core.model.task_groups import GroupMembers, TaskGroup
 from kornel.core.model.users import Account, AccountKind, FreedSlot, Limit, QueueLimits
-from kornel.core.policies import application_order, queue_order
 from kornel.core.policies.claim_order import place_in_line
 from kornel.core.policies.gang_nodes import Members
 from kornel.core.policies.node_score import NodeScore
 from kornel.core.policies.placement.rules import Rule, compile_rules
-from kornel.core.preemption import budgets, eviction
 from kornel.core.preemption import plan as preemption_plan
-from kornel.core.preemption.guarantee.attempts import consulting, gang_consulting, gang_drive
 from kornel.core.preemption.guarantee.attempts.consulting import Dialogue
+from kornel.core.preemption.guarantee.attempts.gang_attempts import GangAttempt
 from kornel.core.preemption.guarantee.attempts.gang_consulting import GangDialogue
-from kornel.core.preemption.guarantee.attempts.gang_drive import GangAttempt, GangProposal
+from kornel.core.preemption.guarantee.attempts.gang_plans import GangProposal
 from kornel.core.preemption.guarantee.attempts.questions import LastLook, QuestionGate, RefusedQuestion
 from kornel.core.preemption.guarantee.guarantee_record import GuaranteeRecord
 from kornel.core.preemption.guarantee.rules.allowances import Rules
 from kornel.core.preemption.guarantee.search.outlooks import Outlook, WatchedNodes
 from kornel.core.preemption.guarantee.search.prospects import Band, KeptBounds, KnownProspects
-from kornel.core.preemption.monitor import drive as monitor_drive
 from kornel.core.preemption.monitor.plan import Place
 from kornel.core.preemption.monitor.selection.settings import MonitorSettings
 from kornel.core.preemption.plan import NOBODY_SPARED, FreedAmounts, GangPlan, PreemptionPlan, Refusal, Spared
 from kornel.core.preemption.priorities import Adjustment
-from kornel.core.preemption.quota import timers as quota_timers
 from kornel.core.preemption.quota.timer_rules import Terms
 from kornel.core.preemption.registry import KINDS
+from kornel.core.snapshot.called_functions import FUNCTIONS
 from kornel.core.snapshot.kept import Kept, Schema, named_of
-from kornel.core.state import partition_state
 from kornel.core.state.history import past
 from kornel.core.state.history.event_log import EventLog
 from kornel.core.state.history.events import Recorder
@@ -147,7 +140,6 @@ from kornel.core.state.records.missing_shares import MissingShares
 from kornel.core.state.records.notices import Entry, Notice, Notices
 from kornel.core.state.records.reserving_record import ReservingRecord
 from kornel.core.state.records.victim_index import VictimIndex
-from kornel.core.state.waiting import admission, backoff, inquiries, pausing, rooms
 
 VERSION: Final = 1
 """The version of the tables, which every file names. It changes when files of the previous version have to be read in
@@ -179,39 +171,6 @@ CONSTANTS: Final = {
 }
 """Objects that are compared by identity, the classes by which a partition keeps records of kinds, and empty containers
 that many records share."""
-
-FUNCTIONS: Final = {
-    **named_of(admission, "review_start"),
-    **named_of(application_order, "application_key", "application_turn_key", "newcomer_key"),
-    **named_of(approval, "_decide_pairs", "_drop_question", "_name_nodes"),
-    **named_of(autoscaling, "_look_regularly"),
-    **named_of(backoff, "_begin_anew"),
-    **named_of(configure, "_clean_again"),
-    **named_of(consulting, "_decide_node", "_decide_victims", "_drop_questions"),
-    **named_of(eviction, "_look_at_victims", "_look_for_room", "_rearm_if_waiting"),
-    **named_of(gang_turns, "_end_gathering"),
-    **named_of(gang_vetting, "_note_answer"),
-    **named_of(inquiries, "_put_in_turn"),
-    **named_of(lifecycle, "_end_state", "_forget_old"),
-    **named_of(lapsing, "_look_at", "_look_at_gang"),
-    **named_of(limit_savings, "_look_at"),
-    "partition.scheduling.loans._do_nothing": partition_state._do_nothing,
-    **named_of(monitor_drive, "_begin_round", "_look_at_served"),
-    "preemption.pacing._offer_again": budgets._offer_again,
-    **named_of(pausing, "_look_at_refusals"),
-    **named_of(placeholders, "_note_timeout"),
-    **named_of(queue_order, "queue_turn_key"),
-    **named_of(quota_timers, "_look_at_queues", "_look_at_victims"),
-    **named_of(reserving, "_decide_reservation", "_drop_question"),
-    **named_of(rooms, "turn_key"),
-    **named_of(shortfalls, "_end_gang", "_look_at_members"),
-    **named_of(task_groups, "_by_age", "by_order"),
-    **named_of(gang_consulting, "_allow_open_questions", "_note_last_victim", "_note_refused_nodes"),
-    **named_of(gang_drive, "_look_at_hold", "_look_at_victims"),
-    **named_of(vetting, "_apply_answer", "_decide_placement", "_drop_question", "_offer_in_turn"),
-}
-"""Functions that records refer to: those called by timers or when the shim has answered, and those that return sort
-keys."""
 
 
 def _find_due(queue: Queue) -> dict[Application, None]:
@@ -361,6 +320,7 @@ EFFECTS: Final = (
         "at_ns partition kind key application_id queue outcome detail node_id victims gang_plan",
         defaults={"gang_plan": 0},
     ),
+    Kept(PlacementKey, "partition key node_id"),
     Kept(PredicatesAsked, "question partition application_id key node_ids allocate dependent after"),
     Kept(PlacementVoid, "partition key"),
     Kept(PreemptionPredicatesAsked, "question partition application_id key node_id victims start_index"),

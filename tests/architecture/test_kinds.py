@@ -24,6 +24,10 @@ ROOMS_AND_REGISTRY = {
 EXCEPTIONS: dict[str, tuple[tuple[str, ...], str]] = {
     "core.domain.preemption_kinds": (tuple(ROOMS), "lists their names and keys"),
     "core.engine.configuration.configure": (("quota",), "a max that is lowered starts a timer"),
+    "core.snapshot.called_functions": (
+        ("guarantee", "quota", "monitor"),
+        "lists the functions that records of a snapshot refer to",
+    ),
     "core.snapshot.schema": (
         ("guarantee", "quota", "monitor"),
         "lists the types of every record of a snapshot",

@@ -119,7 +119,6 @@ INSIDE: dict[str, dict[str, set[str]]] = {
 """The folders of a room: which of them each one imports, no more and no fewer, from the lowest to the highest."""
 
 CROWDED = {
-    "core/domain": 23,
     "core/rest": 33,
 }
 """The folders of ours with more than :data:`MOST_FILES` files, and how many each may have: none joins them, and one

@@ -10,7 +10,8 @@ from kornel.core.domain.commands import Command
 from kornel.core.domain.effects import Effect
 from kornel.core.engine.engine import Engine
 from kornel.core.service.machine.garbage import OLDER_THRESHOLDS, YOUNG_THRESHOLD
-from kornel.core.service.runner.runner import SHORTEST_WAIT_NS, SLICE_BUDGET
+from kornel.core.service.runner.engine_driver import SHORTEST_WAIT_NS
+from kornel.core.service.runner.runner import SLICE_BUDGET
 
 SECOND_NS: Final = 10**9
 

@@ -12,7 +12,7 @@ import pytest
 
 from kornel.core.domain.commands import UpdateConfiguration
 from kornel.core.engine.engine import Engine
-from kornel.core.service.runner import runner
+from kornel.core.service.runner import engine_driver
 from kornel.v1 import admin_pb2, configuration_pb2, explain_pb2, manager_pb2
 from kornel.v1.admin_pb2_grpc import AdminServiceStub
 from kornel.v1.configuration_pb2_grpc import ConfigurationServiceStub
@@ -73,14 +73,14 @@ async def held(monkeypatch: pytest.MonkeyPatch) -> Held:
             await held.go_on.wait()
         await sleep(delay)
 
-    monkeypatch.setattr(runner, "STEP_S", 0.0)
+    monkeypatch.setattr(engine_driver, "STEP_S", 0.0)
     monkeypatch.setattr(Engine, "update_in_steps", count_steps)
 
     class Pausing:
         def __getattr__(self, name: str) -> Any:
             return pause if name == "sleep" else getattr(asyncio, name)
 
-    monkeypatch.setattr(runner, "asyncio", Pausing())
+    monkeypatch.setattr(engine_driver, "asyncio", Pausing())
     return held
 
 

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from kornel.core.domain.commands import AllocationSpec, AttachCallbacks, Command, RegisterManager
 from kornel.core.domain.effects import Effect, EventRecorded
-from kornel.core.domain.event_records import unpack_effects
-from kornel.core.domain.events import STATE_DETAILS, EventChange, EventDetail, EventType
+from kornel.core.domain.history.event_records import unpack_effects
+from kornel.core.domain.history.events import STATE_DETAILS, EventChange, EventDetail, EventType
 from kornel.core.state.partition_state import PartitionState
 from tests.examples import mark_rest_long, scale_examples
 from tests.properties.limited_shim import LimitedShim

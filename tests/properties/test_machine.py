@@ -25,7 +25,7 @@ from kornel.core.model.nodes import Node
 from kornel.core.model.queues import Queue
 from kornel.core.model.users import Account
 from kornel.core.preemption import eviction, slices
-from kornel.core.preemption.guarantee.attempts import gang_drive
+from kornel.core.preemption.guarantee.attempts import gang_plans
 from kornel.core.state.asks import moves, questions
 from kornel.core.state.books import ledger
 from kornel.core.state.waiting import admission, inquiries, places, waking
@@ -151,7 +151,7 @@ def _twice(original: Callable[..., None]) -> Callable[..., None]:
 
 def _give_up_at_once(_: Callable[..., None]) -> Callable[..., None]:
     def watch(state: Any, application: Any, _hold: Any, now_ns: int) -> None:
-        gang_drive.call_off(state, application, "nothing has changed", now_ns)
+        gang_plans.call_off(state, application, "nothing has changed", now_ns)
 
     return watch
 
@@ -166,7 +166,7 @@ def _never_done(_: Callable[..., bool]) -> Callable[..., bool]:
 
 PLANTED: Final[dict[str, tuple[object, str, Callable[[Any], Any]]]] = {
     "gangs are torn": (application_intake, "bind_members", lambda _: _nothing),
-    "a plan of a gang is given up": (gang_drive, "_watch_hold", _give_up_at_once),
+    "a plan of a gang is given up": (gang_plans, "_watch_hold", _give_up_at_once),
     "members are placed one by one": (places, "forms_unit", lambda _: lambda *_: False),
     "held room is open to all": (Node, "has_room", _has_room_beside_nobody),
     "room is claimed twice": (Claims, "room_beside", lambda _: lambda _claims, free, _without=None: free),

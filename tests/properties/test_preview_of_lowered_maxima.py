@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from kornel.core.config.loader import load
 from kornel.core.domain.commands import UpdateConfiguration
 from kornel.core.domain.effects import Effect, PreemptionDecided
-from kornel.core.domain.event_records import unpack_effects
+from kornel.core.domain.history.event_records import unpack_effects
 from kornel.core.domain.reasons import Outcome
 from kornel.core.preemption.quota.plan import KIND
 from kornel.core.preemption.quota.shares import find_excess

@@ -12,7 +12,7 @@ import pytest
 
 from kornel.core.domain.commands import Command
 from kornel.core.domain.effects import Effect, Released
-from kornel.core.domain.event_records import unpack_effects
+from kornel.core.domain.history.event_records import unpack_effects
 from kornel.core.engine.engine import CycleResult, Engine
 from kornel.core.journal.content.effect_sums import write_effects
 from kornel.core.snapshot.engines import ENGINE, has_work_under_way, restore_engine, write_engine

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from kornel.core.domain.commands import TerminationType
-from kornel.core.domain.events import EventChange, EventDetail, EventType, removal_detail
+from kornel.core.domain.history.events import EventChange, EventDetail, EventType, removal_detail
 from kornel.si.v1 import si_pb2 as si
 
 

@@ -29,7 +29,7 @@ from kornel.core.domain.effects import (
     Released,
     SchedulingFailed,
 )
-from kornel.core.domain.events import EventChange, EventDetail, EventType
+from kornel.core.domain.history.events import EventChange, EventDetail, EventType
 from kornel.core.domain.names import full_partition_name
 from kornel.core.domain.reasons import Outcome
 from tests.scenarios.language import RM, fold, shown

@@ -37,8 +37,8 @@ from kornel.core.domain.effects import (
     PreemptionNotice,
     PreemptionPredicatesAsked,
 )
-from kornel.core.domain.event_records import unpack_effects
 from kornel.core.domain.gangs import MINIMUM_TAG
+from kornel.core.domain.history.event_records import unpack_effects
 from kornel.core.domain.resources import Resources
 from kornel.core.domain.topology import read_request
 from kornel.core.engine.engine import Engine

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from kornel.core.domain.events import EventDetail
+from kornel.core.domain.history.events import EventDetail
 from tests.scenarios.language import load
 from tests.scenarios.test_scenarios import HERE
 

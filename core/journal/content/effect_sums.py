@@ -13,7 +13,7 @@ from typing import cast
 from zlib import crc32
 
 from kornel.core.domain.effects import Allocated, ApplicationAccepted, ApplicationUpdated, Effect
-from kornel.core.domain.event_records import leave_out_records
+from kornel.core.domain.history.event_records import leave_out_records
 from kornel.core.domain.resources import Resources
 
 

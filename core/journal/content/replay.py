@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple, cast
 from kornel.core.config.text.problems import ConfigError
 from kornel.core.domain.commands import CommandRefused, RegisterManager, UnregisterManager, UpdateConfiguration
 from kornel.core.domain.effects import Effect
-from kornel.core.domain.event_records import RECORDS
+from kornel.core.domain.history.event_records import RECORDS
 from kornel.core.journal.content.calls import Beginning, CallKind, CallOutcome, CallResult, EngineCall
 from kornel.core.journal.content.effect_sums import sum_effects
 from kornel.core.journal.content.notes import decode_note, encode_note

@@ -8,8 +8,9 @@ search   the node with the smallest solution key, and its victims: bounds of nod
          (``prospects``, ``node_bounds``), the nodes in front (``frontier``), the walk (``solve``), and the shim's
          answers about nodes and victims (``predicates``); :mod:`.search.planner` makes the plan
 gangs    the same for gangs, all of whose missing members need a place at once
-attempts when an ask (``drive``) or a gang (``gang_drive``) may try, and what follows: questions to the shim, claims of
-         others that it inherits, and the gate where refused asks wait until a change may help (``questions``)
+attempts when an ask (``drive``) or a gang (``gang_drive``) may try, and what follows: questions to the shim, plans of
+         gangs (``gang_plans``), claims of others that an ask inherits, and the gate where refused asks wait until a
+         change may help (``questions``)
 ======== ==========================================================================================================
 
 :mod:`.rounds` tries asks in a round of the preemption cycle, and :mod:`.foresight` says what would happen.

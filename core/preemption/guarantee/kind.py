@@ -10,6 +10,7 @@ from kornel.core.laws.verdict import Violation
 from kornel.core.policies.view import PartitionView
 from kornel.core.preemption.guarantee import gang_laws, laws, rounds
 from kornel.core.preemption.guarantee.attempts import drive, gang_drive, inheriting
+from kornel.core.preemption.guarantee.attempts.gang_attempts import GangAttempt, count_steps_left
 from kornel.core.preemption.guarantee.attempts.questions import QuestionGate, RefusedQuestion
 from kornel.core.preemption.guarantee.foresight import foresee_attempt
 from kornel.core.preemption.guarantee.guarantee_record import GuaranteeRecord
@@ -24,7 +25,7 @@ def _check(view: PartitionView, plan: PreemptionPlan | GangPlan) -> tuple[Violat
 
 
 def _count_work_left(state: PartitionState) -> int:
-    return state.records[GuaranteeRecord].prospects.work_left() + gang_drive.count_steps_left(state)
+    return state.records[GuaranteeRecord].prospects.work_left() + count_steps_left(state)
 
 
 GUARANTEE: Final = Kind(
@@ -69,5 +70,5 @@ GUARANTEE: Final = Kind(
         }
     ),
     colour=Colour.BLUE,
-    records=(GuaranteeRecord, QuestionGate, RefusedQuestion, gang_drive.GangAttempt),
+    records=(GuaranteeRecord, QuestionGate, RefusedQuestion, GangAttempt),
 )

@@ -28,7 +28,7 @@ from kornel.core.domain.effects import (
     PreemptionPredicatesAsked,
     SchedulingFailed,
 )
-from kornel.core.domain.event_records import unpack_effects
+from kornel.core.domain.history.event_records import unpack_effects
 from kornel.core.service.callbacks.callback_times import CallbackTimes
 from kornel.core.service.callbacks.event_feed import EventFeed
 from kornel.core.service.machine.clock import SECOND_NS, Clock

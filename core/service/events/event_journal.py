@@ -24,8 +24,8 @@ from structlog.typing import FilteringBoundLogger
 
 from kornel.core.config.keys.event_settings import EventSettings, event_settings
 from kornel.core.domain.effects import Effect, EventRecorded, PreemptionDecided
-from kornel.core.domain.event_records import count_all_events, count_events, select_records, unpack_effects
-from kornel.core.domain.events import EventDetail
+from kornel.core.domain.history.event_records import count_all_events, count_events, select_records, unpack_effects
+from kornel.core.domain.history.events import EventDetail
 from kornel.core.domain.reasons import Outcome
 from kornel.core.service.configuration.configuration_history import Version
 from kornel.core.service.events.event_ring import Ring

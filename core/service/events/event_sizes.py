@@ -15,7 +15,7 @@ from sys import getsizeof
 from typing import Any, Final
 
 from kornel.core.domain.effects import AsksRecorded, EventRecorded, PlacementsRecorded, RemovalsRecorded
-from kornel.core.domain.event_records import ASK_VALUES, PLACEMENT_VALUES, REMOVAL_VALUES, EventsRecorded
+from kornel.core.domain.history.event_records import ASK_VALUES, PLACEMENT_VALUES, REMOVAL_VALUES, EventsRecorded
 from kornel.core.domain.resources import amounts_of
 
 TYPE_SIZE: Final = 128

@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack, suppress
+from contextlib import suppress
 from functools import partial
 from typing import Final
 from uuid import uuid4
@@ -21,7 +21,6 @@ from uuid import uuid4
 from structlog.typing import FilteringBoundLogger
 
 from kornel.core.config.model import Configuration
-from kornel.core.config.text.problems import ConfigError
 from kornel.core.domain.commands import (
     AnswerCallbacks,
     Command,
@@ -36,12 +35,13 @@ from kornel.core.domain.commands import (
 from kornel.core.domain.effects import Effect
 from kornel.core.domain.reasons import Ignored
 from kornel.core.service.callbacks.callback_board import CallbackBoard, CallbackStream
-from kornel.core.service.machine.clock import SECOND_NS, Clock, Timer
+from kornel.core.service.machine.clock import Clock, Timer
 from kornel.core.service.machine.garbage import GarbageKeeper
 from kornel.core.service.machine.loop_time import STEP_S, Sharing
 from kornel.core.service.metrics.metrics import EffectObserver, EngineTimer, NoTimer, ServiceMetrics
 from kornel.core.service.runner.callback_link import CallbackLink
 from kornel.core.service.runner.effect_delivery import EffectDelivery
+from kornel.core.service.runner.engine_driver import EngineDriver
 from kornel.core.service.runner.engine_port import EnginePort
 from kornel.core.service.runner.intake_queue import (
     ENTRIES_PER_TURN,
@@ -80,19 +80,9 @@ SLICE_BUDGET: Final = 250
 """The number of decisions per slice, which takes a few milliseconds, so that health checks and streams get their turn
 under full load."""
 
-SHORTEST_WAIT_NS: Final = 1_000_000
-"""The pause before an engine that wants to be called at a past time is called again, so that it is not called in an
-endless loop."""
-
 MOST_FAILURES: Final = 3
 """The most entries of one command on which the engine may fail; all further entries are refused without a try, because
 the engine is restored after each failure."""
-
-LONGEST_FAULT_WAIT_NS: Final = 60 * SECOND_NS
-"""The longest time between two tries of a slice on which the engine fails, and is restored, each time."""
-
-FAULT_WAIT_NS: Final = SECOND_NS
-"""The time for which nothing is tried after a bug in a cycle, unless new input comes."""
 
 MOST_LAST_SLICES: Final = 500
 """The most slices that a core still runs when it ends, to finish work that continues from slice to slice: before that,
@@ -153,32 +143,33 @@ class PartitionRunner:
         self._metrics = metrics
         self._logger = logger
         self._garbage = garbage
-        self._on_damage = on_damage
         self._delivery = EffectDelivery(switchboard, self._callbacks, observers, metrics, logger)
         self._on_submit = on_submit
         self._on_settings = on_settings
-        self._timer = timer or NoTimer()
         self._gate = gate or OpenGate()
         self._untold = untold
         self._progress = progress or Progress()
         self._on_receipt = on_receipt
         self._under_way = under_way
         self._restorer = restorer or NoRestorer()
-        self._failure: tuple[Exception, int] | None = None
-        """The error with which the engine failed and the record of the call, until the engine is restored. It is not
-        called meanwhile."""
+        self._driver: Final = EngineDriver(
+            engine,
+            clock=clock,
+            metrics=metrics,
+            timer=timer or NoTimer(),
+            logger=logger,
+            restorer=self._restorer,
+            on_effects=self._hand_over,
+            on_damage=on_damage,
+            budget=budget,
+        )
         self._unanswered: tuple[Stream, StreamCommand] | None = None
         """The command on which the engine failed, if it arrived on a stream."""
-        self._fault_wait_ns = FAULT_WAIT_NS
         self._last_slices = 0
-        self._budget = budget
         self._wake = asyncio.Event()
         self._intake = IntakeQueue(intake_limit, self._wake.set)
         self._callbacks.on_change = self._wake.set
         self._asleep = False
-        self._damaged = False
-        self._next_preempt_ns: int | None = None
-        self._retry_at_ns: int | None = None
         self.reader: Final = Reader(engine, clock.now_ns, self._say_absence)
         """Answers questions about the partitions. When other tasks run, no slice or command is under way, but an update
         of very many queues may be."""
@@ -312,9 +303,9 @@ class PartitionRunner:
 
     async def wait_recorded(self) -> None:
         """Return once everything is durable that was decided or noted so far."""
-        durable: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._gate.pass_on(partial(_settle, durable))
-        await durable
+        durable = asyncio.Event()
+        self._gate.pass_on(durable.set)
+        await durable.wait()
 
     def take_over(self, untold: Sequence[Effect], progress: Progress, gate: Gate) -> None:
         """Makes :meth:`run` continue where another core ended; *untold*, *progress* and *gate*: as for a new runner."""
@@ -354,17 +345,17 @@ class PartitionRunner:
             await self._gate.wait_for_room()
             began = time.perf_counter()
             ended, entries, call = self._take_in()
-            if self._failure is not None:
-                await self._recover(*self._failure)
+            if self._driver.failure is not None:
+                await self._recover()
             if call is not None:
                 await self._call(call)
                 began = time.perf_counter()
             if entries >= ENTRIES_PER_TURN:
                 await sharing.rest_after(time.perf_counter() - began, self)
                 began = time.perf_counter()
-            more = self._run_slice()
-            if self._failure is not None:
-                await self._recover(*self._failure)
+            more = self._driver.run_slice(commands_wait=self._intake.waiting > 0)
+            if self._driver.failure is not None:
+                await self._recover()
             for end in ended:
                 self._gate.pass_on(partial(self._switchboard.end_stream, end.stream, end.error))
             if self._intake.closed and not self._intake.waiting and not (more and self._ends_slowly()):
@@ -387,7 +378,7 @@ class PartitionRunner:
         call: Call | None = None
         entries = 0
         self._link.follow_board()
-        while entries < ENTRIES_PER_TURN and self._intake.waiting and self._failure is None:
+        while entries < ENTRIES_PER_TURN and self._intake.waiting and self._driver.failure is None:
             item = self._intake.take()
             if isinstance(item, FromStream):
                 entries += item.entries
@@ -417,10 +408,10 @@ class PartitionRunner:
             if not stream.rm_id:
                 self._bind(stream, command.rm_id)
             self._note_receipt(stream, command)
-            effects = self._apply(command)
+            effects = self._driver.apply(command)
         except Exception as error:  # noqa: BLE001 - every way to fail ends this stream and no other
             self._metrics.commands_refused += 1
-            if self._failure is not None:
+            if self._driver.failure is not None:
                 self._unanswered = stream, command
                 self._note_receipt(stream, command, take_back=True)
             else:
@@ -490,9 +481,9 @@ class PartitionRunner:
             if isinstance(call.command, RegisterManager):
                 self._on_receipt(begun)
             if isinstance(call.command, UpdateConfiguration):
-                effects = await self._update(call.command)
+                effects = await self._driver.update(call.command, self._garbage, self.questions)
             else:
-                effects = self._apply(call.command)
+                effects = self._driver.apply(call.command)
             await self._gate.wait_until_passed()
             checksum = self._engine.checksum
             change = ConfigurationChange(checksum != before, checksum)
@@ -515,12 +506,11 @@ class PartitionRunner:
             self._metrics.commands_refused += 1
             with suppress(ServiceError):
                 await self._gate.wait_until_passed()
-            if not self._engine.rm_id and self._failure is None:
+            if not self._engine.rm_id and self._driver.failure is None:
                 self._progress.begin_registration(None)
                 self._switchboard.note_registered("")
             try:
-                if self._failure is not None:
-                    await self._recover(*self._failure)
+                await self._recover()
             finally:
                 # This is done last, because the receiver of the error clears the frames of its traceback, to which this
                 # frame belongs.
@@ -546,99 +536,10 @@ class PartitionRunner:
     def _start_afresh(self) -> None:
         self._switchboard.note_registered(self._engine.rm_id)
         self._callbacks.start_afresh()
-        self._next_preempt_ns = None
-        if self._damaged:
-            self._damaged = False
-            self._on_damage(False)
-
-    def _apply(self, command: Command) -> list[Effect]:
-        """Applies *command* and returns its effects. Raises ``CommandRefused``, ``ConfigError`` or, for any other
-        error, ``EngineFault``."""
-        if self._failure is not None:
-            raise EngineFault("the core is restoring its state after an internal error; try again")
-        began = time.perf_counter()
-        try:
-            effects = self._engine.apply(command, self._clock.now_ns())
-        except (CommandRefused, ConfigError):
-            raise
-        except Exception as error:
-            raise self._note_failure(error, "applying a command", command=type(command).__name__) from error
-        self._metrics.commands_applied += 1
-        self._timer.command_took(time.perf_counter() - began)
-        return effects
-
-    async def _update(self, command: UpdateConfiguration) -> list[Effect]:
-        """Does what :meth:`_apply` does, in steps of a few milliseconds, because there may be tens of thousands of
-        queues.
-
-        In the meantime, commands of the shim wait and are handled under the new configuration. So are questions.
-        """
-        began = since = time.perf_counter()
-        steps = self._engine.update_in_steps(command, self._clock.now_ns())
-        with ExitStack() as long:
-            while True:
-                try:
-                    next(steps)
-                except StopIteration as end:
-                    effects: list[Effect] = end.value
-                    break
-                except (CommandRefused, ConfigError):
-                    raise
-                except Exception as error:
-                    raise self._note_failure(error, "applying a command", command=type(command).__name__) from error
-                if time.perf_counter() - since >= STEP_S:
-                    if since == began:
-                        long.enter_context(self._garbage.pause_while_building())
-                        long.enter_context(self.questions.hold_back())
-                    await asyncio.sleep(0)
-                    since = time.perf_counter()
-        self._metrics.commands_applied += 1
-        self._timer.command_took(time.perf_counter() - began)
-        return effects
+        self._driver.start_afresh()
 
     def _carry_out(self, command: Command) -> None:
-        self._hand_over(self._apply(command))
-
-    def _run_slice(self) -> bool:
-        """Runs one slice, and the periodic preemption round if it is due. Returns whether the next slice should follow
-        at once."""
-        now_ns = self._clock.now_ns()
-        # Commands that have arrived may help an engine that is not restored; an engine that is restored would have to
-        # be restored again each time.
-        waits = not self._intake.waiting or self._restorer.ready
-        if self._retry_at_ns is not None and now_ns < self._retry_at_ns and waits:
-            return False
-        self._retry_at_ns = None
-        try:
-            if self._preemption_due(now_ns):
-                self._hand_over(self._engine.preempt(now_ns))
-            began = time.perf_counter()
-            result = self._engine.cycle(now_ns, self._budget)
-            took = time.perf_counter() - began
-        except Exception as error:  # noqa: BLE001 - a bug must not take down the task that could still say so
-            self._note_failure(error, "scheduling")
-            self._retry_at_ns = now_ns + self._fault_wait_ns
-            if self._restorer.ready:
-                self._fault_wait_ns = min(2 * self._fault_wait_ns, LONGEST_FAULT_WAIT_NS)
-            return False
-        self._fault_wait_ns = FAULT_WAIT_NS
-        self._metrics.slices += 1
-        self._hand_over(result.effects)
-        for partition, what in result.standing.items():
-            self._logger.error("scheduling stands still", partition=partition, detail=what)
-        self._timer.slice_took(took, len(result.effects), more=result.more)
-        return result.more
-
-    def _preemption_due(self, now_ns: int) -> bool:
-        interval_ns = self._engine.preemption_interval_ns
-        if interval_ns is None:
-            self._next_preempt_ns = None
-            return False
-        if self._next_preempt_ns is not None and now_ns < self._next_preempt_ns:
-            return False
-        due = self._next_preempt_ns is not None
-        self._next_preempt_ns = now_ns + interval_ns
-        return due
+        self._hand_over(self._driver.apply(command))
 
     def _hand_over(self, effects: list[Effect]) -> None:
         if effects:
@@ -649,30 +550,14 @@ class PartitionRunner:
         self._metrics.items_ignored[cause] += 1
         self._logger.debug("request entry ignored", rm_id=self._engine.rm_id, item=item, cause=str(cause))
 
-    def _note_failure(self, error: Exception, doing: str, **where: str) -> EngineFault:
-        """Notes that the engine failed with *error*, and returns the error for the caller."""
-        self._report_damage(error, doing, **where)
-        if not self._restorer.ready:
-            return EngineFault("internal error while the request was applied; see the log of the core")
-        record = self._restorer.last_record
-        self._failure = error, record
-        return EngineFault(
-            f"internal error while the request was applied: it is set aside as record {record} of the journal, and the"
-            " core goes on without it; see the log of the core"
-        )
-
-    async def _recover(self, error: Exception, record: int) -> None:
-        """Continue as if the call of *record*, on which the engine failed, had never been made."""
+    async def _recover(self) -> None:
+        """Continues as if the call on which the engine failed, if it did, had never been made."""
+        if (failure := self._driver.failure) is None:
+            return
         unanswered, self._unanswered = self._unanswered, None
-        await self._restore_engine(error, record)
+        await self._driver.restore()
         if unanswered is not None:
-            await self._apply_singly(*unanswered, record)
-
-    async def _restore_engine(self, error: Exception, record: int) -> None:
-        await self._restorer.restore_engine(error, record)
-        self._failure = None
-        self._damaged = False
-        self._on_damage(False)
+            await self._apply_singly(*unanswered, record=failure[1])
 
     async def _apply_singly(self, stream: Stream, command: StreamCommand, record: int) -> None:
         """Apply *command*, on which the engine failed as a whole, entry by entry, and refuse the entries on which it
@@ -683,14 +568,13 @@ class PartitionRunner:
             self._note_receipt(stream, part)
             if failures < MOST_FAILURES and len(parts) > 1:
                 try:
-                    self._hand_over(self._apply(part))
+                    self._hand_over(self._driver.apply(part))
                     await asyncio.sleep(0)
                     continue
                 except EngineFault:
                     failures += 1
-                    assert self._failure is not None, "it has just failed"
                     self._note_receipt(stream, part, take_back=True)
-                    await self._restore_engine(*self._failure)
+                    await self._driver.restore()
                     self._note_receipt(stream, part)
             refused = self._restorer.refuse_entries(part, self._clock.now_ns())
             silent = silent or not refused
@@ -702,17 +586,10 @@ class PartitionRunner:
             )
             self._gate.pass_on(partial(self._switchboard.end_stream, stream, fault))
 
-    def _report_damage(self, error: Exception, doing: str, **where: str) -> None:
-        self._metrics.engine_faults += 1
-        self._logger.error("bug in the engine, its state may be damaged", doing=doing, exc_info=error, **where)
-        if not self._damaged:
-            self._damaged = True
-            self._on_damage(True)
-
     async def _sleep_until_work(self) -> None:
         """Sleeps until input comes or it is time to call the engine."""
         timer: Timer | None = None
-        at_ns = self._next_call_ns()
+        at_ns = self._driver.next_call_ns()
         if at_ns is not None:
             timer = self._clock.call_at(at_ns, self._wake.set)
         self._asleep = True
@@ -721,18 +598,3 @@ class PartitionRunner:
         self._wake.clear()
         if timer is not None:
             timer.cancel()
-
-    def _next_call_ns(self) -> int | None:
-        if self._retry_at_ns is not None:
-            return self._retry_at_ns
-        wanted = [at_ns for at_ns in (self._engine.next_wakeup_ns(), self._next_preempt_ns) if at_ns is not None]
-        if not wanted:
-            return None
-        now_ns = self._clock.now_ns()
-        at_ns = min(wanted)
-        return at_ns if at_ns > now_ns else now_ns + SHORTEST_WAIT_NS
-
-
-def _settle(waiting: asyncio.Future[None]) -> None:
-    if not waiting.done():
-        waiting.set_result(None)

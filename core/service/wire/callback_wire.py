@@ -30,7 +30,7 @@ from kornel.core.domain.effects import (
     PreemptionPredicatesAsked,
     SchedulingFailed,
 )
-from kornel.core.domain.events import shorten_event_text
+from kornel.core.domain.history.events import shorten_event_text
 from kornel.core.domain.names import full_partition_name
 from kornel.core.domain.resources import Resources, clamp_int64
 from kornel.core.service.wire.scheduler_wire import PIECE

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from kornel.core.domain.effects import EventRecorded
-from kornel.core.domain.events import EventDetail, EventType
+from kornel.core.domain.history.events import EventDetail, EventType
 
 _QUEUE_APP: Final = int(EventDetail.QUEUE_APP)
 _APP_LINK: Final = int(EventDetail.UG_APP_LINK)

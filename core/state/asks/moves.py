@@ -15,7 +15,8 @@ from kornel.core.model.gang_units import unit_of
 from kornel.core.model.nodes import Node
 from kornel.core.model.shapes import Shape
 from kornel.core.state.asks.limit_claims import end_saving_below
-from kornel.core.state.books import ledger
+from kornel.core.state.books import ledger, replacement_books
+from kornel.core.state.books.placeholder_books import keep_placeholder_from_use
 from kornel.core.state.partition_state import PartitionState
 from kornel.core.state.waiting.places import move_ask, wait_in_line
 from kornel.core.state.waiting.rooms import activate_group, forget_reservation
@@ -151,7 +152,7 @@ def release_placeholder(state: PartitionState, placeholder: Allocation) -> None:
     """Keeps *placeholder*, whose release was asked for, from being replaced; it stays booked until the shim
     confirms."""
     move_ask(state, placeholder, AskMove.RELEASE)
-    ledger.keep_placeholder_from_use(placeholder)
+    keep_placeholder_from_use(placeholder)
 
 
 def start_replacement(state: PartitionState, ask: Allocation, placeholder: Allocation, node: Node, now_ns: int) -> None:
@@ -159,13 +160,13 @@ def start_replacement(state: PartitionState, ask: Allocation, placeholder: Alloc
     end_saving_below(state, ask)
     move_ask(state, ask, AskMove.REPLACE)
     move_ask(state, placeholder, AskMove.RELEASE)
-    ledger.replacement_starts(state, ask, placeholder, node, now_ns)
+    replacement_books.book_replacement(state, ask, placeholder, node, now_ns)
 
 
 def undo_replacement(state: PartitionState, ask: Allocation) -> None:
     """Makes *ask* pending again, with its equals; the placeholder that it was to replace is still being released."""
     # The accounts are changed first, because the ask knows its placeholder only while it is in its old place.
-    ledger.replacement_undone(state, ask)
+    replacement_books.undo_replacement(state, ask)
     move_ask(state, ask, AskMove.UNDO)
     wake_waiting(state)
     wait_in_line(state, ask)
@@ -174,7 +175,7 @@ def undo_replacement(state: PartitionState, ask: Allocation) -> None:
 def confirm_replacement(state: PartitionState, placeholder: Allocation) -> Allocation:
     """Gives the place of *placeholder* to the ask that was linked to it. Returns that ask, which is an allocation
     now."""
-    ask = ledger.replacement_confirmed(state, placeholder)
+    ask = replacement_books.confirm_replacement(state, placeholder)
     move_ask(state, placeholder, AskMove.END)
     move_ask(state, ask, _PLACE)
     wake_waiting(state)

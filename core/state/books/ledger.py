@@ -1,4 +1,5 @@
-"""The books: every amount on a node, queue or application changes here, and only here.
+"""The books: every amount on a node, queue or application changes here and in the neighbours of this module, and only
+there.
 
 Each function books one event completely, on every level it touches (scheduling.md 3), and keeps the orders that depend
 on those amounts in step. It wakes no waiter: it notes in ``state.gained`` what others may be waiting for, and the
@@ -17,6 +18,12 @@ from kornel.core.model.queues import Queue
 from kornel.core.model.shapes import Pairs, Shape, Vector, book_amounts, unbook_amounts
 from kornel.core.model.users import Account
 from kornel.core.state.books import device_books, user_accounting
+from kornel.core.state.books.placeholder_books import (
+    drop_placeholder,
+    hold_placeholder,
+    keep_placeholder_from_use,
+    note_placeholder_peak,
+)
 from kornel.core.state.history.queue_events import settings_of
 from kornel.core.state.partition_state import PartitionState
 
@@ -44,7 +51,8 @@ def book_pending(ask: Allocation) -> None:
             siblings.marked[queue] = None
 
 
-def _remove_ask(ask: Allocation) -> None:
+def remove_ask(ask: Allocation) -> None:
+    """Takes *ask* out of its application; what it books besides stays."""
     application = ask.application
     del application.asks[ask.key]
     if not application.asks:
@@ -61,8 +69,8 @@ def _add_allocation(application: Application, allocation: Allocation) -> None:
 
 def unbook_pending(ask: Allocation) -> None:
     """Takes *ask*, which was withdrawn, off the books."""
-    _wait_no_more(ask)
-    _remove_ask(ask)
+    wait_no_more(ask)
+    remove_ask(ask)
 
 
 def book_placement(state: PartitionState, ask: Allocation, node: Node, now_ns: int) -> None:
@@ -76,7 +84,8 @@ def book_placement(state: PartitionState, ask: Allocation, node: Node, now_ns: i
     _use_instead_of_waiting(ask)
 
 
-def _wait_no_more(ask: Allocation) -> None:
+def wait_no_more(ask: Allocation) -> None:
+    """Books *ask* as no longer pending; it stays among the asks of its application."""
     application = ask.application
     pairs = ask.shape.pairs
     unbook_amounts(application.pending, pairs)
@@ -132,7 +141,7 @@ def settle_hold(state: PartitionState, ask: Allocation, now_ns: int) -> Node:
     node = _end_hold(state, ask)
     state.changes += 1
     application = ask.application
-    _remove_ask(ask)
+    remove_ask(ask)
     ask.node = node
     ask.bound_ns = now_ns
     node.allocations[ask.key] = ask
@@ -140,7 +149,7 @@ def settle_hold(state: PartitionState, ask: Allocation, now_ns: int) -> Node:
     node.touch()
     _add_allocation(application, ask)
     if ask.spec.placeholder:
-        _hold_placeholder(state, ask)
+        hold_placeholder(state, ask)
     state.allocation_count += 1
     return node
 
@@ -230,7 +239,7 @@ def _put_on(state: PartitionState, allocation: Allocation, node: Node, now_ns: i
     if allocation.spec.task_group:
         application.members_in(allocation.spec.task_group).count_members(1)
     if allocation.spec.placeholder:
-        _hold_placeholder(state, allocation)
+        hold_placeholder(state, allocation)
     else:
         real = application.real
         for t, amount in pairs:
@@ -259,7 +268,7 @@ def unbook_allocation(state: PartitionState, allocation: Allocation) -> None:
     if allocation.spec.task_group:
         application.members_in(allocation.spec.task_group).count_members(-1)
     if allocation.spec.placeholder:
-        _drop_placeholder(allocation)
+        drop_placeholder(allocation)
     else:
         _give_back(application, pairs)
     if allocation.preempted:
@@ -408,20 +417,20 @@ def ask_reshaped(state: PartitionState, ask: Allocation, shape: Shape) -> None:
     promised or held for it change as well."""
     before, reserved = ask.shape, ask.reservation
     state.changes += 1
-    _exchange_amounts(ask.application.pending, before.pairs, shape.pairs)
+    exchange_amounts(ask.application.pending, before.pairs, shape.pairs)
     for queue in ask.queue.lineage():
-        _exchange_amounts(queue.pending, before.pairs, shape.pairs)
+        exchange_amounts(queue.pending, before.pairs, shape.pairs)
         if ask.triggered:
-            _exchange_amounts(queue.claimed, before.pairs, shape.pairs)
+            exchange_amounts(queue.claimed, before.pairs, shape.pairs)
         if reserved is not None and reserved.by_age:
-            _exchange_amounts(queue.saved, before.pairs, shape.pairs)
+            exchange_amounts(queue.saved, before.pairs, shape.pairs)
         queue.mark_turn()
     for account in ask.application.accounts:
         if ask.triggered:
-            _exchange_amounts(account.claimed, before.pairs, shape.pairs)
+            exchange_amounts(account.claimed, before.pairs, shape.pairs)
             user_accounting.offer_gain(state, account)
         if reserved is not None and reserved.by_age:
-            _exchange_amounts(account.saved, before.pairs, shape.pairs)
+            exchange_amounts(account.saved, before.pairs, shape.pairs)
     ask.shape = shape
     if ask.swaps_in and _is_more(before, shape):
         ask.swaps_in = ()  # Its victims made room for a smaller ask.
@@ -450,20 +459,20 @@ def allocation_reshaped(state: PartitionState, request: Allocation, shape: Shape
             _exchange_on(state, node, before, shape)
         return
     if request.spec.placeholder:
-        _note_placeholder_peak(application, before.pairs)
-        _exchange_amounts(application.placeholder, before.pairs, shape.pairs)
+        note_placeholder_peak(application, before.pairs)
+        exchange_amounts(application.placeholder, before.pairs, shape.pairs)
     else:
         _note_peak(application, before.pairs)
-        _exchange_amounts(application.real, before.pairs, shape.pairs)
+        exchange_amounts(application.real, before.pairs, shape.pairs)
     application.mark_turn()
     if request.spec.placeholder:
         state.note_pairs(application, application.task_groups[request.spec.task_group])
     if application.accounts:
         user_accounting.exchange_amounts(state, application, before.pairs, shape.pairs)
     for queue in application.queue.lineage():
-        _exchange_amounts(queue.used, before.pairs, shape.pairs)
+        exchange_amounts(queue.used, before.pairs, shape.pairs)
         if request.preempted:
-            _exchange_amounts(queue.preempting, before.pairs, shape.pairs)
+            exchange_amounts(queue.preempting, before.pairs, shape.pairs)
         queue.mark_turn()
         if queue.parked:
             state.gained.append(queue)
@@ -487,116 +496,6 @@ def _exchange_on(state: PartitionState, node: Node, before: Shape, after: Shape)
     node.charge_pairs(after.pairs)
     state.node_order.refresh_node(node)
     state.gained.append(node)
-
-
-def keep_placeholder_from_use(placeholder: Allocation) -> None:
-    """Stops asks from taking the place of *placeholder*, which was asked to leave."""
-    placeholder.application.task_groups[placeholder.spec.task_group].free.discard(placeholder)
-
-
-def replacement_starts(
-    state: PartitionState, ask: Allocation, placeholder: Allocation, node: Node, now_ns: int
-) -> None:
-    """Books that *ask* is no longer pending and will take the place of *placeholder*, which is to leave.
-
-    If the ask is to run on another node than the placeholder, its room there is charged now, but nothing else.
-    """
-    _wait_no_more(ask)
-    if placeholder.shape.devices is not None and ask.shape.devices is None:
-        # From now on it requests the devices of its placeholder, also if it has to wait again.
-        ask.shape = state.types.shape_with(ask.shape.resources, placeholder.shape.devices)
-    ask.node = node
-    ask.bound_ns = now_ns
-    ask.where, placeholder.where = placeholder, ask
-    keep_placeholder_from_use(placeholder)
-    if node is not placeholder.node:
-        node.allocations[ask.key] = ask
-        node.charge_pairs(ask.shape.pairs)
-        if ask.shape.devices is not None:
-            device_books.take_devices(state, ask, node, ask.shape.devices)
-        state.node_order.refresh_node(node)
-        if state.recording:
-            state.events.node_charged(ask, node)
-
-
-def replacement_undone(state: PartitionState, ask: Allocation) -> None:
-    """Books *ask* as pending again; the placeholder it was to replace is still leaving."""
-    placeholder, node = ask.replaces, ask.node
-    assert placeholder is not None, "only a replacement under way can be undone"
-    assert node is not None, "a replacement under way has a node"
-    ask.where = placeholder.where = ask.node = None
-    ask.version = state.next_number()
-    state.changes += 1
-    if node is not placeholder.node:
-        del node.allocations[ask.key]
-        node.refund_pairs(ask.shape.pairs)
-        if ask.devices:
-            device_books.give_back_devices(state, ask, node)
-        state.node_order.refresh_node(node)
-        state.gained.append(node)
-        if state.recording:
-            state.events.node_refunded(ask, node)
-    book_pending(ask)
-
-
-def replacement_confirmed(state: PartitionState, placeholder: Allocation) -> Allocation:
-    """Gives the place of *placeholder* to the ask linked to it, which becomes an allocation, and returns it."""
-    ask, old_node = placeholder.replaced_by, placeholder.node
-    assert ask is not None, "only a linked pair can be swapped"
-    assert old_node is not None, "a linked placeholder is allocated"
-    application = ask.application
-    before, after = placeholder.shape.pairs, ask.shape.pairs
-    # If it runs on another node, its room there was charged when the replacement began.
-    if ask.node is old_node:
-        old_node.allocations[ask.key] = ask
-        old_node.charge_pairs(after)
-        if old_node.devices is not None:
-            device_books.hand_over_devices(state, placeholder, ask, old_node)
-    elif placeholder.devices:
-        device_books.give_back_devices(state, placeholder, old_node)
-    del old_node.allocations[placeholder.key]
-    old_node.refund_pairs(before)
-    state.node_order.refresh_node(old_node)
-    placeholder.where = ask.where = placeholder.node = None
-    ask.placeholder_ns = placeholder.created_ns
-    ask.version = state.next_number()
-    _remove_ask(ask)
-    del application.allocations[placeholder.key]
-    application.allocations[ask.key] = ask  # It is the same member of its task group, so it is not counted again.
-    _drop_placeholder(placeholder)
-    book_amounts(application.real, after)
-    application.mark_turn()
-    if application.accounts:
-        user_accounting.exchange_amounts(state, application, before, after)
-    for queue in application.queue.lineage():
-        _exchange_amounts(queue.used, before, after)
-        queue.mark_turn()
-        if queue.parked:
-            state.gained.append(queue)
-    state.changes += 1
-    assert ask.node is not None, "whoever takes a place has a node"
-    ask.node.touch()  # From now on the allocation may be a victim on this node.
-    state.gained.append(old_node)
-    if state.recording:
-        state.events.placeholder_replaced(placeholder, ask, old_node)
-    return ask
-
-
-def _hold_placeholder(state: PartitionState, placeholder: Allocation) -> None:
-    application = placeholder.application
-    book_amounts(application.placeholder, placeholder.shape.pairs)
-    application.placeholder_count += 1
-    task_group = application.task_groups[placeholder.spec.task_group]
-    task_group.free.add(placeholder)
-    state.note_pairs(application, task_group)
-
-
-def _drop_placeholder(placeholder: Allocation) -> None:
-    application = placeholder.application
-    _note_placeholder_peak(application, placeholder.shape.pairs)
-    unbook_amounts(application.placeholder, placeholder.shape.pairs)
-    application.placeholder_count -= 1
-    keep_placeholder_from_use(placeholder)
 
 
 def capacity_changed(state: PartitionState, before: Vector, now: Vector) -> None:
@@ -674,15 +573,7 @@ def _note_peak(application: Application, pairs: Pairs) -> None:
             peak[t] = real[t]
 
 
-def _note_placeholder_peak(application: Application, pairs: Pairs) -> None:
-    """Raises the peak of *application* to the present usage of its placeholders, before they lose some of the types in
-    *pairs*."""
-    held, peak = application.placeholder, application.peak
-    for t, _ in pairs:
-        if held[t] > peak[t]:
-            peak[t] = held[t]
-
-
-def _exchange_amounts(vector: Vector, before: Pairs, after: Pairs) -> None:
+def exchange_amounts(vector: Vector, before: Pairs, after: Pairs) -> None:
+    """Books *after* instead of *before*."""
     unbook_amounts(vector, before)
     book_amounts(vector, after)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from kornel.core.domain.effects import AsksRecorded, Effect, EventRecorded, PlacementsRecorded, RemovalsRecorded
-from kornel.core.domain.events import EventChange, EventDetail, EventType, shorten_event_text
+from kornel.core.domain.history.events import EventChange, EventDetail, EventType, shorten_event_text
 from kornel.core.domain.resources import Resources
 
 if TYPE_CHECKING:

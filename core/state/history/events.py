@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from kornel.core.domain.application_states import AppState
 from kornel.core.domain.commands import TerminationType
-from kornel.core.domain.events import STATE_DETAILS, EventChange, EventDetail, EventType, removal_detail
+from kornel.core.domain.history.events import STATE_DETAILS, EventChange, EventDetail, EventType, removal_detail
 from kornel.core.domain.reasons import Unschedulable
 from kornel.core.domain.resources import Resources
 from kornel.core.model.recorded_events import RecordedEvents

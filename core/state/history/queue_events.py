@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from kornel.core.domain.events import EventChange, EventDetail, EventType
+from kornel.core.domain.history.events import EventChange, EventDetail, EventType
 from kornel.core.state.history import event_texts
 from kornel.shared.readable_amounts import format_quantities
 

@@ -179,10 +179,10 @@ class GangRecord:
         """The gangs of ``holds`` in which a member lost its place."""
         self.attempts: Final[dict[UnitId, Any]] = {}
         """The attempts under way to preempt for all members of a gang:
-        :class:`kornel.core.preemption.guarantee.attempts.gang_drive.GangAttempt`."""
+        :class:`kornel.core.preemption.guarantee.attempts.gang_attempts.GangAttempt`."""
         self.proposed: Final[dict[UnitId, Any]] = {}
         """The plans for gangs that the periodic policy carries out in its turns, as far as it has not done so yet:
-        :class:`kornel.core.preemption.guarantee.attempts.gang_drive.GangProposal`."""
+        :class:`kornel.core.preemption.guarantee.attempts.gang_plans.GangProposal`."""
         self.below: Final[dict[UnitId, int]] = {}
         """The task groups that run with fewer members than their minimum because some were lost, each with the time
         when the first of them was."""

@@ -36,8 +36,8 @@ from kornel.core.domain.effects import (
     RemovalsRecorded,
     VictimRecord,
 )
-from kornel.core.domain.event_records import EVENTS_OF_PLACEMENT, EVENTS_OF_REMOVAL, unpack_effects
-from kornel.core.domain.events import EventDetail
+from kornel.core.domain.history.event_records import EVENTS_OF_PLACEMENT, EVENTS_OF_REMOVAL, unpack_effects
+from kornel.core.domain.history.events import EventDetail
 from kornel.core.domain.reasons import Outcome
 from kornel.core.domain.resources import Resources
 from kornel.core.service.configuration.configuration_history import Origin, Version

@@ -14,7 +14,7 @@ from kornel.core.domain.effects import (
     NodeAccepted,
     PlacementsRecorded,
 )
-from kornel.core.domain.events import EventChange, EventDetail, EventType
+from kornel.core.domain.history.events import EventChange, EventDetail, EventType
 from kornel.core.domain.resources import Resources
 from kornel.core.journal.content.effect_sums import sum_effects, write_effects
 

@@ -6,7 +6,7 @@ import pytest
 
 from kornel.core.domain.commands import AttachCallbacks, DetachCallbacks, RegisterManager, UpdateConfiguration
 from kornel.core.domain.effects import Effect, EventRecorded
-from kornel.core.domain.events import EventChange, EventType
+from kornel.core.domain.history.events import EventChange, EventType
 from kornel.core.model.callbacks import Callbacks
 from kornel.core.state.history.event_log import EventLog
 from tests.driven_core import DrivenCore

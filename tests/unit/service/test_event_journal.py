@@ -17,7 +17,7 @@ from kornel.core.domain.effects import (
     PreemptionDecided,
     RemovalsRecorded,
 )
-from kornel.core.domain.events import EventChange, EventDetail, EventType
+from kornel.core.domain.history.events import EventChange, EventDetail, EventType
 from kornel.core.domain.reasons import Outcome
 from kornel.core.domain.resources import Resources
 from kornel.core.service.configuration.configuration_history import Origin, Version

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kornel.core.domain.effects import EventRecorded
-from kornel.core.domain.events import EventChange, EventDetail, EventType
+from kornel.core.domain.history.events import EventChange, EventDetail, EventType
 from kornel.core.domain.resources import Resources
 from kornel.core.service.wire.callback_wire import event_record
 from kornel.core.service.wire.event_filter import EventFilter

@@ -30,7 +30,7 @@ from kornel.core.service.machine.clock import SECOND_NS, ManualClock
 from kornel.core.service.machine.garbage import GarbageKeeper
 from kornel.core.service.machine.loop_time import BREATHS
 from kornel.core.service.metrics.metrics import ServiceMetrics
-from kornel.core.service.runner import runner as runner_module
+from kornel.core.service.runner import engine_driver
 from kornel.core.service.runner.intake_queue import ENTRIES_PER_TURN, FEW_ENTRIES
 from kornel.core.service.runner.journal_port import Gate, OpenGate
 from kornel.core.service.runner.runner import PartitionRunner
@@ -309,7 +309,7 @@ async def test_a_configuration_update_may_have_something_to_say() -> None:
 
 async def test_an_update_that_takes_long_lets_others_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
     """But nothing is applied, decided or answered about the engine before its last step; what waited follows."""
-    monkeypatch.setattr(runner_module, "STEP_S", 0.0)
+    monkeypatch.setattr(engine_driver, "STEP_S", 0.0)
     stages: list[str] = []
 
     class Stepping(FakeEngine):

@@ -13,7 +13,7 @@ from operator import not_
 from typing import Any, Final, TypeAlias
 
 from kornel.core.domain.effects import AsksRecorded, Effect, EventRecorded, PlacementsRecorded, RemovalsRecorded
-from kornel.core.domain.events import EventChange, EventDetail, EventType
+from kornel.core.domain.history.events import EventChange, EventDetail, EventType
 
 EVENTS_OF_PLACEMENT: Final = 3
 EVENTS_OF_REMOVAL: Final = 4
