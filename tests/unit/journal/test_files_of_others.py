@@ -54,6 +54,7 @@ def change_last_payload(path: Path, payload: bytes) -> None:
         )
 
 
+@pytest.mark.long
 def test_a_block_that_unfolds_too_far_is_damage(monkeypatch: pytest.MonkeyPatch) -> None:
     """No more than twice the bound is held, since Python joins what zlib has given."""
     monkeypatch.setattr(inflating, "LEAST_BOUND", 16 * MIB)
