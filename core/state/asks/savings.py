@@ -61,7 +61,7 @@ def can_save(node: Node, ask: Allocation, before: Iterable[Reservation]) -> bool
 
 
 def could_ever_hold(node: Node, ask: Allocation) -> bool:
-    """Tells whether *ask*, which must run on *node*, would have room there beside the load of other schedulers.
+    """Tells whether *ask* would have room on *node* beside the load of other schedulers.
 
     Others that must run there count as ending: an ask of a new version waits for the task of the old one.
     """
