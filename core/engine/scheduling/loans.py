@@ -89,13 +89,13 @@ def _may_leave_out(state: PartitionState) -> bool:
     asks += [each.first_ask() if isinstance(each, AskGroup) else each.ask for room in rooms for each in room.at_once]
     around = set[Queue]().union(*(room.branches for room in rooms), *(ask.queue.lineage() for ask in asks))
     owing = state.reserving.owing = {
-        queue: [project_usage(queue, t) < most for t, most in queue.guaranteed.items()]
+        queue.path: [project_usage(queue, t) < most for t, most in queue.guaranteed.items()]
         for queue in around
         if queue.guaranteed
     }
     if state.guarantee_mode is not GuaranteeMode.REACH or state.refused or gangs.rooms or gangs.holds or gangs.below:
         return False  # What gangs are owed depends on how much their queues hold.
-    return all(before.get(queue, owes) == owes for queue, owes in owing.items())
+    return all(before.get(path, owes) == owes for path, owes in owing.items())
 
 
 def _marks(state: PartitionState) -> tuple[int, int, int]:
