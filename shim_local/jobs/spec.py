@@ -44,7 +44,7 @@ class JobSpec:
     after: tuple[int | str, ...] = ()
     """The jobs, or single tasks such as ``19.3``, that have to succeed before this one starts."""
     after_any: tuple[int | str, ...] = ()
-    """Those that have to end, in whatever way, before this one starts."""
+    """The jobs and tasks that have to end, in whatever way, before this one starts."""
     on_hold: bool = False
     """Tells whether somebody holds the job: none of its tasks that wait is started."""
     time_s: float = 0.0
