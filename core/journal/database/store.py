@@ -20,7 +20,7 @@ from sqlalchemy.pool import PoolProxiedConnection
 from kornel.core.archive.database import connect, reason_of, upgrade_tables
 from kornel.core.journal.content.records import Block
 from kornel.core.journal.database.end_marker import EndMarker, Marked, MarkerDamaged, read_marker
-from kornel.core.journal.database.files import check_regular
+from kornel.core.journal.database.files import check_regular, check_tables
 from kornel.core.journal.database.tables import BLOCKS, LEASE
 
 RowT = TypeVar("RowT", bound=Sequence[Any])
@@ -30,7 +30,8 @@ STORE_ERRORS: Final = (SQLAlchemyError, OSError, UnicodeDecodeError)
 the driver cannot decode."""
 
 READ_AT_ONCE: Final = 256
-"""The number of blocks that are fetched with one query."""
+FETCHED_BYTES: Final = 64 * 2**20
+"""The blocks that are fetched with one query are at most so many, and end with the one that has so many bytes."""
 
 PRUNED_AT_ONCE: Final = 200
 
@@ -92,13 +93,16 @@ class JournalStore:
         self._patience_s = patience_s
         self._fenced = fenced
         self._is_sqlite = url.drivername.startswith("sqlite")
+        self._path = Path(str(url.database))
+        """The file of an SQLite journal."""
         self._durable = durable
         self._read_only = read_only
         self._engine = connect(url, patience_s, read_only=read_only, durable=durable, what="journal")
+        if self._is_sqlite:
+            sa.event.listen(self._engine, "do_connect", lambda *_: self._check_files(), insert=True)
+            sa.event.listen(self._engine, "connect", lambda connection, _: check_tables(connection), insert=True)
         dialect = sqlite.dialect() if self._is_sqlite else postgresql.dialect(paramstyle="format")  # type: ignore[no-untyped-call]
         self._insert = str(BLOCKS.insert().compile(dialect=dialect))
-        self._path = Path(str(url.database))
-        """The file of an SQLite journal."""
         self._locks: list[int] = []
         self._marker: EndMarker | None = None
 
@@ -112,8 +116,8 @@ class JournalStore:
         if self._read_only:
             if self._is_sqlite:
                 self._check_files()
-                if not self._path.is_file():
-                    raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(self._path))
+            if self._is_sqlite and not self._path.exists():
+                raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(self._path))
             return ""
         lost = ""
         if self._is_sqlite:
@@ -286,20 +290,26 @@ class JournalStore:
         at = first
         while True:
             found = self.fetch_blocks(at, READ_AT_ONCE)
-            yield from found
-            if len(found) < READ_AT_ONCE:
+            if not found:
                 return
+            yield from found
             at = found[-1][0].last + 1
 
     def fetch_blocks(self, first: int, most: int) -> list[tuple[Block, int]]:
-        """Returns at most *most* blocks from the one with record *first* on, each with its life."""
+        """Returns at most *most* blocks from the one with record *first* on, each with its life. There are fewer if
+        they are large, and none only at the end."""
         # The key finds this block; without it, each query would search all blocks from the first one on.
         before = sa.select(sa.func.max(BLOCKS.c.first)).where(BLOCKS.c.first <= first).scalar_subquery()
         query = sa.select(BLOCKS).where(BLOCKS.c.first >= sa.func.coalesce(before, first), BLOCKS.c.last >= first)
+        found: list[tuple[Block, int]] = []
+        size = 0
         with self._engine.begin() as connection:
-            return [
-                (_make_block(row), row.life) for row in connection.execute(query.order_by(BLOCKS.c.first).limit(most))
-            ]
+            for row in connection.execute(query.order_by(BLOCKS.c.first).limit(most)):
+                found.append((_make_block(row), row.life))
+                size += len(found[-1][0].payload)
+                if size > FETCHED_BYTES:
+                    break
+        return found
 
     def find_life(self, sequence: int) -> int:
         """Returns the life of record *sequence*, or 0 if the record is not there."""
