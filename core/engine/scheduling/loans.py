@@ -97,8 +97,10 @@ def _may_leave_out(state: PartitionState) -> bool:
         for queue in around
         if queue.guaranteed
     }
-    if state.guarantee_mode is not GuaranteeMode.REACH or state.refused or gangs.rooms or gangs.holds or gangs.below:
+    if state.guarantee_mode is not GuaranteeMode.REACH or gangs.rooms or gangs.holds or gangs.below:
         return False  # What gangs are owed depends on how much their queues hold.
+    if state.refused or state.waiting_for_domain:
+        return False
     return all(before.get(path, owes) == owes for path, owes in owing.items())
 
 
