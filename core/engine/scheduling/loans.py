@@ -27,7 +27,9 @@ from kornel.core.state.partition_state import PartitionState
 from kornel.core.state.waiting import turns
 from kornel.core.state.waiting.waking import lends_room, wake_borrowers
 
-_WITHOUT_ROOM: Final = frozenset({Unschedulable.NO_FITTING_NODE, Unschedulable.REFUSED_BY_PREDICATE})
+_WITHOUT_ROOM: Final = frozenset(
+    {Unschedulable.NO_FITTING_NODE, Unschedulable.NO_FITTING_DOMAIN, Unschedulable.REFUSED_BY_PREDICATE}
+)
 """The reasons for which an ask may use room that is saved for others."""
 
 WAITERS_PER_UNIT: Final = 500
@@ -44,7 +46,9 @@ def find_lent_node(state: PartitionState, ask: Allocation, why: NotPlaced) -> No
     pairs, saved = ask.shape.pairs, state.reserving.saved
     enough = {claim.node: None for claim in saved if holds_pairs(claim.node.free, pairs)}  # Few nodes have the room.
     found = [node for node in enough if node in state.node_order and lends_room(state, node, ask)]
-    found = [node for node in found if ask.spec.topology is None or group_domains.is_with_others(state, ask, node)]
+    # A member of a group that requires a domain takes the place only where the others are, or have theirs.
+    among = None if ask.spec.topology is None or not found else group_domains.nodes_for_victims(state, ask)
+    found = found if among is None else [node for node in found if node in among]
     allowed = [node for node in found if node.node_id not in (ask.refused or ())]
     if found and not allowed:
         return NotPlaced(Unschedulable.REFUSED_BY_PREDICATE)
