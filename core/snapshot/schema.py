@@ -381,7 +381,11 @@ MODEL: Final = (
     Kept(Claims, "_owners _parts by_age held leaving needed reservations unowned victims"),
     Kept(Failure, "message times last_ns"),
     Kept(GroupOrder, "_entries groups"),
-    Kept(WaitingRoom, "_key_of at_once awake branches chances groups last_chance_ns shape"),
+    Kept(
+        WaitingRoom,
+        "_key_of at_once awake branches chances groups last_chance_ns shape",
+        derived={"line": lambda _: None},
+    ),
     Kept(Branch, "_key_of groups orders ranks"),
     Kept(KeyedHeap, "_entries _key_of _left marked members"),
     Kept(Counted, "capacity free held"),
@@ -477,7 +481,7 @@ PARTITIONS: Final = (
         "aged asked at_limits candidates choose_at_ns choose_not_before_ns delay_ns due_ns lapsed left"
         " not_before_ns percent review_after_ns reviewed saved short",
         defaults={"asked": (0, 0, False)},
-        derived={"shares": _no_missing_shares},
+        derived={"looked_at": _no_map, "owing": _no_map, "shares": _no_missing_shares},
         under_way="line",
     ),
     Kept(NodeScore, "_binpacking _weights"),
