@@ -15,10 +15,9 @@ from kornel.conformance.shim.books import Books, Node, Running
 from kornel.conformance.shim.checks import Findings
 from kornel.conformance.shim.judge import Judge, named_devices
 from kornel.conformance.shim.lines import Kind, Lines, Request
-from kornel.conformance.shim.sender import Behaviour, Sender
+from kornel.conformance.shim.sender import DEMANDS, Behaviour, Sender
 from kornel.si.v1 import si_pb2 as si
 
-DEMANDS: Final = (si.TIMEOUT, si.PREEMPTED_BY_SCHEDULER, si.PLACEHOLDER_REPLACED)
 _ON_PURPOSE: Final = "refused by the conformance kit on purpose"
 Answer = TypeVar("Answer", bound=Message)
 
@@ -61,6 +60,10 @@ class ScriptedCore:
         """Tells whether the RM may send *request*."""
         return self.judge.admits(kind, request)
 
+    def judge_claim(self, kind: Kind, received: str, sent: int) -> None:
+        """Judge how many entries the RM says it has received."""
+        self.judge.judge_claim(kind, received, sent)
+
     def handle_request(self, request: Request) -> None:
         """Handle *request* as a real core would."""
         match request:
@@ -78,6 +81,7 @@ class ScriptedCore:
         surely read."""
         self.judge.wants_registration = True
         self.judge.to_recover = {run.key: run for run in self.books.real_allocations() if run.key in known}
+        self.judge.ended = self.releases.keys() - self.books.running.keys() - self.books.asks.keys()
         for kind in Kind:
             self.lines.end_stream(kind, grpc.StatusCode.FAILED_PRECONDITION, "resync-required: register again")
 
@@ -191,7 +195,9 @@ class ScriptedCore:
             return
         self.heard_of.add(Kind.ALLOCATION)
         self.judge.judge_application(allocation, self.books)
-        if key in self.books.running:
+        if (run := self.books.running.get(key)) is not None:
+            if allocation.HasField("resourcePerAlloc") and not old:
+                run.allocation.resourcePerAlloc.CopyFrom(allocation.resourcePerAlloc)
             return
         if allocation.nodeID:
             self.books.asks.pop(key, None)
@@ -208,6 +214,7 @@ class ScriptedCore:
 
     def _start_allocation(self, run: Running) -> None:
         self.books.running[run.key] = run
+        self.judge.ended.discard(run.key)
         if run.app not in self.voice.states:
             self.voice.send_state(run.app, "Accepted")
         whole = not any(ask.applicationID == run.app for ask in self.books.asks.values())
@@ -236,6 +243,8 @@ class ScriptedCore:
             return
         key = release.allocationKey or release.allocationID.removesuffix("-0")
         self.releases[key] = release.terminationType
+        if release.terminationType in DEMANDS:
+            self.judge.judge_confirmation(key, self.voice.demanded[key])
         self.books.asks.pop(key, None)
         self.judge.to_recover.pop(key, None)
         gone = self.books.running.pop(key, None)

@@ -44,6 +44,9 @@ class Core(Protocol):
     def admits(self, kind: Kind, request: Request) -> bool:
         """Tells whether this RM may send *request*."""
 
+    def judge_claim(self, kind: Kind, received: str, sent: int) -> None:
+        """Judge how many entries this RM says it has received on streams of that kind, on which *sent* were sent."""
+
     def handle_request(self, request: Request) -> None:
         """Handle a request."""
 
@@ -61,6 +64,8 @@ class Line:
         """The entries that the shim says it has received; ``None``: it does not say."""
         self.greeting = ""
         """The metadata to send first; empty: none, or they were sent."""
+        self.position = 0
+        """The number of entries since the registration after which this stream is."""
 
 
 class Lines(si_pb2_grpc.SchedulerServicer):
@@ -82,6 +87,8 @@ class Lines(si_pb2_grpc.SchedulerServicer):
         """Everything since the registration."""
         self._applied: Final[dict[Kind, int]] = dict.fromkeys(Kind, 0)
         """The entries that the shim has sent since the registration, and that were not lost."""
+        self._written: Final[dict[Kind, int]] = dict.fromkeys(Kind, 0)
+        """The entries since the registration that were written to any stream."""
 
     def send_message(self, kind: Kind, message: Message) -> None:
         """Send *message* on the stream of that kind, now or when there is one."""
@@ -98,7 +105,9 @@ class Lines(si_pb2_grpc.SchedulerServicer):
         self._registrations += 1
         for kind in Kind:
             self._sent[kind].clear()
-            self._applied[kind] = 0
+            self._applied[kind] = self._written[kind] = 0
+            if kind in self.bound:
+                self.bound[kind].position = 0
         for backlog in self._backlog.values():
             backlog.clear()
 
@@ -142,7 +151,9 @@ class Lines(si_pb2_grpc.SchedulerServicer):
         line = Line(kind)
         said = dict(context.invocation_metadata() or ()).get(RESUME_KEY)
         if said is not None:
-            line.received = int(str(said).rpartition("/")[2])
+            count = str(said).rpartition("/")[2]
+            self._core.judge_claim(kind, count, self._written[kind])
+            line.received = line.position = min(int(count), self._written[kind]) if count.isdecimal() else 0
             self.resumes = True
         reader = asyncio.create_task(self._read_requests(line, requests), name=f"scripted core reads {kind}")
         try:
@@ -151,6 +162,8 @@ class Lines(si_pb2_grpc.SchedulerServicer):
                     await context.send_initial_metadata(((RESUME_KEY, line.greeting),))
                     line.greeting = ""
                 while line.words:
+                    line.position += count_entries(line.words[0])
+                    self._written[kind] = max(self._written[kind], line.position)
                     yield line.words[0]
                     line.words.popleft()
                 if line.end is not None:

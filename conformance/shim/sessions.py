@@ -53,6 +53,8 @@ async def play_first(stage: Stage) -> None:
     if stage.ended and stage.process.status != 0:
         stage.findings.mark_broken("S3", stage.process.end)
     await _take_back(stage)
+    # It might confirm an end once more.
+    await stage.watch_briefly()
     if stage.core.replacing and not await stage.wait_until(lambda: not stage.core.replacing):
         stage.findings.mark_broken("S9", f"the end of {', '.join(stage.core.replacing)} was not confirmed")
 
@@ -222,7 +224,7 @@ async def end_shim(stage: Stage) -> None:
     stage.findings.mark_kept("S25")
 
 
-FIRST: Final = Session("first", ("S1", "S2", "S3", "S4", "S5", "S6", "S7", "S9", "S26"), play_first)
+FIRST: Final = Session("first", ("S1", "S2", "S3", "S4", "S5", "S6", "S7", "S9", "S26", "S30"), play_first)
 
 SESSIONS: Final = (
     Session("gang", ("S8",), placeholder_timeout, Behaviour(hold_gang=True), lambda known: known.placeholders),
@@ -231,9 +233,9 @@ SESSIONS: Final = (
     Session("unknown fields", ("S12",), unknown_fields, Behaviour(extra=UNKNOWN_FIELD)),
     Session("unknown termination", ("S13",), unknown_termination),
     Session("unknown state", ("S14",), unknown_state),
-    Session("broken streams", ("S15", "S17"), broken_streams),
-    Session("broken connection", ("S16", "S17"), broken_connection),
-    Session("resync", ("S18", "S19", "S20", "S21", "S29"), expect_resync),
+    Session("broken streams", ("S15", "S17", "S33"), broken_streams),
+    Session("broken connection", ("S16", "S17", "S33"), broken_connection),
+    Session("resync", ("S18", "S19", "S20", "S21", "S29", "S31", "S32"), expect_resync),
     make_refusal("S22", Kind.NODE),
     make_refusal("S23", Kind.APPLICATION),
     make_refusal("S24", Kind.ALLOCATION),
