@@ -25,6 +25,7 @@ class Check:
 
 _RUNNING: Final = "the shim had nothing running"
 _GANG: Final = "the shim uses no placeholders"
+_DEPENDENT: Final = "the shim was not asked about two asks that depend on placements, or awaits none itself"
 _RECOVERY: Final = "the shim ended when told to register again, and came back as a new program"
 
 ALL_CHECKS: Final = (
@@ -74,6 +75,9 @@ ALL_CHECKS: Final = (
           "nothing had ended before the shim registered again"),
     Check("S33", "contact", "claims to have received no more than it was sent", "protocol.md 12",
           "the shim does not say what it has received"),
+    Check("S34", "questions", "judges a dependent ask after the placement before it", "protocol.md 13", _DEPENDENT),
+    Check("S35", "questions", "calls an ask dependent if a rule of its own or of another ask matches", "protocol.md 13",
+          _DEPENDENT),
 )  # fmt: skip
 
 

@@ -63,6 +63,21 @@ class Judge:
             self._findings.mark_broken("S2", f"a request on {kind} names {request.rmID!r}, registered is {self.rm!r}")
         return True
 
+    def admits_subscription(self, rm: str) -> bool:
+        """Tells whether the RM may subscribe to questions."""
+        if not self.registrations or self.wants_registration:
+            return False
+        if rm != self.rm:
+            self._findings.mark_broken("S2", f"a subscription names {rm!r}, registered is {self.rm!r}")
+        return rm == self.rm
+
+    def judge_order(self, key: str, after: str, *, in_place: bool) -> None:
+        """Judge the answer to a question about *key*, which had to wait for the placement of *after*. *in_place*: that
+        was announced to the shim, or acknowledged by it."""
+        self._findings.mark_kept("S34")
+        if not in_place:
+            self._findings.mark_broken("S34", f"{key} was judged before the shim was told of {after}, which was placed")
+
     def judge_report(self, allocation: si.Allocation, books: Books) -> None:
         """Judge an allocation with a node."""
         self._findings.mark_kept("S4")

@@ -15,6 +15,7 @@ from google.protobuf.message import Message
 from kornel.conformance.shim.listener import OPEN_DOOR, Listener
 from kornel.si.v1 import si_pb2 as si
 from kornel.si.v1 import si_pb2_grpc
+from kornel.v1 import callback_pb2_grpc
 
 CUT_OFF_S: Final = 0.25
 
@@ -233,8 +234,10 @@ def count_entries(message: Message) -> int:
     return count
 
 
-async def serve(lines: Lines, address: str, door: Listener = OPEN_DOOR) -> tuple[grpc.aio.Server, str]:
-    """Starts a server for *lines* behind *door*. Returns the server and its address."""
+async def serve(
+    lines: Lines, questions: callback_pb2_grpc.CallbackServiceServicer, address: str, door: Listener = OPEN_DOOR
+) -> tuple[grpc.aio.Server, str]:
+    """Starts a server for *lines* and *questions* behind *door*. Returns the server and its address."""
     server = grpc.aio.server(
         interceptors=door.make_interceptors(),
         options=[
@@ -244,6 +247,7 @@ async def serve(lines: Lines, address: str, door: Listener = OPEN_DOOR) -> tuple
         ],
     )
     si_pb2_grpc.add_SchedulerServicer_to_server(lines, server)
+    callback_pb2_grpc.add_CallbackServiceServicer_to_server(questions, server)
     port = door.open_port(server, address)
     await server.start()
     return server, f"{address.rpartition(':')[0]}:{port}"

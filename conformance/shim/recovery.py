@@ -11,8 +11,9 @@ async def expect_resync(stage: Stage) -> None:
     that it has."""
     await stage.wait_until_ready("S18", running=stage.known.runs)
     core = stage.core
+    several = await stage.wait_until(lambda: len(list(core.books.real_allocations())) > 1, stage.patience.settle_s)
     run = stage.some_running()
-    if run is not None and stage.known.confirms and len(list(core.books.real_allocations())) > 1:
+    if run is not None and stage.known.confirms and several:
         stage.demand_release(run, si.PREEMPTED_BY_SCHEDULER)
         await stage.wait_for_release(run)
     # An allocation that the shim has not read yet does not run, so those that are placed meanwhile do not count.

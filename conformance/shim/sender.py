@@ -28,12 +28,14 @@ class Behaviour:
     refuse          the kinds whose first entry is refused
     extra           bytes appended to every message: unknown fields
     hold_gang       real asks that match a placeholder wait
+    hold_asks       all asks wait for the script of the session
     """
 
     accept_after_s: float = 0.3
     refuse: frozenset[Kind] = frozenset()
     extra: bytes = b""
     hold_gang: bool = False
+    hold_asks: bool = False
 
 
 @dataclass(slots=True)

@@ -45,6 +45,8 @@ class Known:
     runs: bool = False
     confirms: bool = False
     placeholders: bool = False
+    judges: bool = False
+    """Tells whether it wants to be asked on which nodes its asks may run."""
 
 
 class Over(Exception):
@@ -112,7 +114,7 @@ class Stage:
 
     async def serve(self) -> None:
         """Start serving; after the first time, at the same address again."""
-        self._server, self._address = await serve(self.core.lines, self._address, self._door)
+        self._server, self._address = await serve(self.core.lines, self.core.questions, self._address, self._door)
 
     async def stop_serving(self) -> None:
         """Stop serving without a message. The core keeps its state."""

@@ -68,8 +68,8 @@ async def test_example_conforms() -> None:
     """The example does all that a shim without gangs and recovered nodes can do."""
     results = await judge(module("kornel.shim_client.example"))
     assert not ids(results, Verdict.FAIL), told(results)
-    assert ids(results, Verdict.UNSEEN) == ["S8", "S9", "S29"]
-    assert verdict_line(list(results.values()), "checks") == "33 checks: 30 pass, 3 not seen, 0 fail: conforms"
+    assert ids(results, Verdict.UNSEEN) == ["S8", "S9", "S29", "S34", "S35"]
+    assert verdict_line(list(results.values()), "checks") == "35 checks: 30 pass, 5 not seen, 0 fail: conforms"
 
 
 async def test_simulated_cluster_conforms(tmp_path: Path) -> None:
@@ -78,7 +78,7 @@ async def test_simulated_cluster_conforms(tmp_path: Path) -> None:
     scenario.write_text(SCENARIO)
     results = await judge(module("kornel.shim_mock", "run", str(scenario)))
     assert not ids(results, Verdict.FAIL), told(results)
-    assert ids(results, Verdict.UNSEEN) == ["S8", "S9", "S29"]
+    assert ids(results, Verdict.UNSEEN) == ["S8", "S9", "S29", "S34", "S35"]
 
 
 @pytest.mark.parametrize(("never", "broken"), [("nothing", []), ("TIMEOUT", ["S8"]), ("PLACEHOLDER_REPLACED", ["S9"])])
@@ -88,6 +88,25 @@ async def test_gang_is_seen(never: str, broken: list[str]) -> None:
     results = await judge(module("tests.conformance.gang_shim", "--never", never), *gang, patience=IMPATIENT)
     assert ids(results, Verdict.FAIL) == broken, told(results)
     assert not ids(results, Verdict.UNSEEN)
+
+
+@pytest.mark.parametrize(
+    ("way", "broken", "unseen"),
+    [
+        ("nothing", [], []),
+        ("assumes", [], []),
+        ("acknowledges", [], ["S34"]),
+        ("judges_at_once", ["S34"], []),
+        ("overlooks_rules_of_others", ["S35"], ["S34"]),
+        ("calls_nothing_dependent", ["S35"], ["S34"]),
+    ],
+)
+async def test_rules_are_seen(way: str, broken: list[str], unseen: list[str]) -> None:
+    """Of a shim that answers questions it is judged in which order, and whether it says what depends on what."""
+    checks = ("S2", "S3", "S5", "S7", "S20", "S21", "S31", "S32", "S34", "S35")
+    results = await judge(module("tests.conformance.rule_shim", way), *checks, patience=IMPATIENT)
+    assert ids(results, Verdict.FAIL) == broken, told(results)
+    assert ids(results, Verdict.UNSEEN) == unseen, told(results)
 
 
 @pytest.mark.parametrize(
