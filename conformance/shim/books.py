@@ -47,7 +47,7 @@ class Books:
     asks: dict[str, si.Allocation] = field(default_factory=dict)
     running: dict[str, Running] = field(default_factory=dict)
     placing: dict[str, Running] = field(default_factory=dict)
-    """The allocations that are placed, and of which the shim has not been told yet."""
+    """The allocations that are placed, and whose ``new`` was not sent yet."""
     foreign: dict[str, Running] = field(default_factory=dict)
 
     def list_rooms(self, ask: si.Allocation) -> list[str]:

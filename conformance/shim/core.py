@@ -107,7 +107,7 @@ class ScriptedCore:
                 self.place_ask(ask, rooms[0])
 
     def place_ask(self, ask: si.Allocation, node: str) -> None:
-        """Place *ask* on *node*. Of a placement that a question names, the shim is told a moment later."""
+        """Place *ask* on *node*. For a placement that a question names, ``new`` is sent a moment later."""
         del self.books.asks[ask.allocationKey]
         run = Running(ask, node, self.books.choose_devices(ask, node) or ())
         self.books.placing[run.key] = run
@@ -140,11 +140,11 @@ class ScriptedCore:
         self.judge.judge_order(key, after, in_place=in_place)
 
     def is_placed(self, key: str) -> bool:
-        """Tells whether *key* was placed, even if the shim has not been told yet."""
+        """Tells whether *key* was placed, even if ``new`` was not sent yet."""
         return key in self.books.running or key in self.books.placing
 
     def is_announced(self, key: str) -> bool:
-        """Tells whether the shim was told that *key* is placed."""
+        """Tells whether ``new`` was sent for *key*."""
         return key in self.books.running
 
     def handle_answer(self, question: Question) -> None:

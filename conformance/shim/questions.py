@@ -1,7 +1,7 @@
 """The scripted core's end of ``CallbackService``: like a real core, it asks before it places an ask.
 
 Questions that depend on placements are asked one at a time. If the shim awaits placements itself, the next one is asked
-*before* the shim is told of the placement that it has to await, so a shim that does not wait is detected.
+*before* ``new`` of the placement that it has to await is sent, so a shim that does not wait is detected.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ class Core(Protocol):
         """Judge the answer about *key*, which had to wait for *after*. *in_place*: the shim could know of it."""
 
     def is_placed(self, key: str) -> bool:
-        """Tells whether *key* was placed, even if the shim has not been told yet."""
+        """Tells whether *key* was placed, even if ``new`` was not sent yet."""
 
     def is_announced(self, key: str) -> bool:
-        """Tells whether the shim was told that *key* is placed."""
+        """Tells whether ``new`` was sent for *key*."""
 
     def handle_answer(self, question: Question) -> None:
         """Handle an answer, or a question that was given up."""
@@ -53,7 +53,7 @@ class Question:
     """A question about an ask on nodes, with the answer once there is one.
 
     after    the key of the placement that the shim has to await; empty: none
-    held     the shim was not told of that placement yet when it was asked
+    held     ``new`` was not sent for that placement when the question was asked
     made     the number of dependent placements before the question
     refused  the reasons by refused node; ``None``: not answered
     """
@@ -104,7 +104,7 @@ class Questions(callback_pb2_grpc.CallbackServiceServicer):
         self.changes = 0
         """The number of changes of what runs. A node that was refused is asked about again after the next one."""
         self.ordered = False
-        """Tells whether the shim has answered a question that named a placement of which it was not told yet."""
+        """Tells whether the shim has answered a question that named a placement before its ``new`` was sent."""
         self._core = core
         self._attached: _Attachment | None = None
         self._asked = 0

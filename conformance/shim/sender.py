@@ -48,7 +48,7 @@ class Sender:
     states: dict[str, str] = field(default_factory=dict)
     """The last state sent for each application."""
     demanded: Counter[str] = field(default_factory=Counter)
-    """How often each key was asked to end."""
+    """The number of times that each key was asked to end."""
 
     def demand_release(self, run: Running, termination: int) -> None:
         """Ask for the release of an allocation, or confirm it if *termination* is STOPPED_BY_RM."""
