@@ -11,9 +11,9 @@ import (
 
 	"github.com/apache/yunikorn-scheduler-interface/lib/go/si"
 
-	kornel "kornel/clients/go"
-	"kornel/clients/go/fakecore"
-	"kornel/clients/go/kornelv1"
+	"kornel.internal/clients/go/kornel"
+	"kornel.internal/clients/go/fakecore"
+	"kornel.internal/clients/go/kornelv1"
 )
 
 // A picky shim gives up a message at the first allocation that it cannot take over, as the real one does.

@@ -12,8 +12,8 @@ import (
 	"google.golang.org/grpc"
 	v1 "k8s.io/api/core/v1"
 
-	kornel "kornel/clients/go"
-	"kornel/clients/go/kornelv1"
+	"kornel.internal/clients/go/kornel"
+	"kornel.internal/clients/go/kornelv1"
 )
 
 const (

@@ -17,9 +17,9 @@ import (
 	"google.golang.org/grpc/status"
 	v1 "k8s.io/api/core/v1"
 
-	kornel "kornel/clients/go"
-	"kornel/clients/go/fakecore"
-	"kornel/clients/go/kornelv1"
+	"kornel.internal/clients/go/kornel"
+	"kornel.internal/clients/go/fakecore"
+	"kornel.internal/clients/go/kornelv1"
 )
 
 // deadline is longer than anything takes that works.

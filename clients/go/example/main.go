@@ -16,7 +16,7 @@ import (
 
 	"github.com/apache/yunikorn-scheduler-interface/lib/go/si"
 
-	kornel "kornel/clients/go"
+	"kornel.internal/clients/go/kornel"
 )
 
 const (

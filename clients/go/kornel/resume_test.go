@@ -15,7 +15,7 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
-	"kornel/clients/go/fakecore"
+	"kornel.internal/clients/go/fakecore"
 )
 
 var killed = status.Error(codes.Unavailable, "killed")

@@ -16,7 +16,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
 
-	"kornel/clients/go/fakecore"
+	"kornel.internal/clients/go/fakecore"
 )
 
 func TestAnswersToNodesAndApplicationsAreReturned(t *testing.T) {

@@ -13,7 +13,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	"kornel/clients/go/fakecore"
+	"kornel.internal/clients/go/fakecore"
 )
 
 func eventually(t *testing.T, what string, is func() bool) {

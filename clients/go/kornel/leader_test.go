@@ -15,7 +15,7 @@ import (
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 
-	"kornel/clients/go/fakecore"
+	"kornel.internal/clients/go/fakecore"
 )
 
 var both = fakecore.AddressOf(0) + ", " + fakecore.AddressOf(1)

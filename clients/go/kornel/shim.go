@@ -13,7 +13,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/protobuf/proto"
 
-	"kornel/clients/go/kornelv1"
+	"kornel.internal/clients/go/kornelv1"
 )
 
 // A Receiver takes what the core says. Its methods are called one at a time, over all streams. They may call methods of the

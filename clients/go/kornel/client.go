@@ -20,7 +20,7 @@ import (
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 
-	"kornel/clients/go/kornelv1"
+	"kornel.internal/clients/go/kornelv1"
 )
 
 const (

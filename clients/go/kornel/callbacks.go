@@ -11,7 +11,7 @@ import (
 	"github.com/apache/yunikorn-scheduler-interface/lib/go/si"
 	"google.golang.org/protobuf/proto"
 
-	"kornel/clients/go/kornelv1"
+	"kornel.internal/clients/go/kornelv1"
 )
 
 const (
