@@ -17,8 +17,8 @@ import (
 	"google.golang.org/grpc/status"
 	v1 "k8s.io/api/core/v1"
 
-	"kornel.internal/clients/go/kornel"
 	"kornel.internal/clients/go/fakecore"
+	"kornel.internal/clients/go/kornel"
 	"kornel.internal/clients/go/kornelv1"
 )
 
