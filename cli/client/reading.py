@@ -62,6 +62,10 @@ class Reader(Connected):
         self._gather_pages(self._read.ListClaims, request, whole, "claims", most)
         return whole
 
+    def list_waits(self, request: pb.ListWaitsRequest) -> pb.ListWaitsResponse:
+        """Returns who waits longest."""
+        return self._call(self._read.ListWaits, request)
+
     def application(self, application_id: str, partition: str = "") -> pb.GetApplicationResponse:
         """Returns one application, live or ended."""
         request = pb.GetApplicationRequest(partition=partition, application_id=application_id)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from time import time_ns
 from typing import Annotated
 
@@ -10,7 +9,6 @@ import typer
 
 from kornel.cli.asking import PartitionCore, asks_core
 from kornel.cli.client import calls as client
-from kornel.cli.client.reading import Reader
 from kornel.cli.suggestions import suggest_queues, suggesting_names
 from kornel.cli.text.bounds import render_queue, render_user
 
@@ -28,13 +26,7 @@ def show_queue(
     """Show what a queue may still take, level by level up to the root, its tightest bound, and its properties."""
     with suggesting_names(path, lambda: suggest_queues(core)):
         found = client.explain_queue(core.grpc, path, core.partition, core.timeout)
-    core.show(found, lambda: render_queue(found, time_ns(), _find_properties(core, found.path)))
-
-
-def _find_properties(core: PartitionCore, path: str) -> Mapping[str, str]:
-    """Returns the properties in force at *path*, inherited ones included; none if the queue has just gone."""
-    with Reader(core.grpc, core.timeout) as reader:
-        return next((each.properties for each in reader.queues(core.partition, path).queues if each.path == path), {})
+    core.show(found, lambda: render_queue(found, time_ns()))
 
 
 @user_app.command("show")

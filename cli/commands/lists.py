@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from functools import partial
 from time import time_ns
-from typing import Annotated, Final
+from typing import Annotated
 
 import typer
 
 from kornel.cli.asking import PartitionCore, asks_core
-from kornel.cli.client import explain as explain_client
-from kornel.cli.client.failures import CoreUnreachable
 from kornel.cli.client.reading import Reader
 from kornel.cli.options import EXIT_BAD_INPUT, Types, refuse_input
 from kornel.cli.suggestions import suggest_applications, suggest_nodes, suggest_queues, suggesting_names
@@ -30,12 +26,7 @@ from kornel.cli.text.cluster import (
 )
 from kornel.cli.text.explain import describe_blocker
 from kornel.cli.text.screen import terminal_strokes
-from kornel.v1 import explain_pb2 as explain_pb
 from kornel.v1 import read_pb2 as pb
-
-OBSTACLES_SHOWN: Final = 20
-"""The most waiting applications of a list for which the core is asked what they wait for: each answer costs it a search
-through all nodes."""
 
 Limit = Annotated[int, typer.Option("--limit", min=0, metavar="COUNT", help="The most entries to show; 0: all.")]
 
@@ -73,7 +64,7 @@ def apps(
     *,
     core: PartitionCore,
 ) -> None:
-    """Show applications, and what the first ask of each waits for.
+    """Show applications, and of the 20 that have waited longest what the oldest ask waits for.
 
     Exits 1 when no core answers or there is no such application, 2 for a bad option.
     """
@@ -88,7 +79,8 @@ def apps(
     if isinstance(found, pb.GetApplicationResponse):
         core.show(found, lambda: render_application(found, time_ns()))
     else:
-        core.show(found, lambda: render_applications(found, time_ns(), _find_obstacles(core, found)))
+        obstacles = {} if core.as_json or finished or rejected else _find_obstacles(core, queue, user)
+        core.show(found, lambda: render_applications(found, time_ns(), obstacles))
 
 
 @asks_core()
@@ -161,61 +153,25 @@ def waits(
     by: Annotated[str, typer.Option("--by", metavar="WHAT", help="Sum up by queue or by user.")] = "",
     queue: Annotated[str, typer.Option(metavar="PATH", help="Only applications of this queue and those below.")] = "",
     user: Annotated[str, typer.Option(metavar="NAME", help="Only applications of this user.")] = "",
-    limit: Limit = OBSTACLES_SHOWN,
+    limit: Annotated[int, typer.Option(min=1, max=100, metavar="COUNT", help="The most entries to show.")] = 20,
     *,
     core: PartitionCore,
 ) -> None:
     """Show who waits, the longest first, and what keeps the oldest ask of each from being placed.
 
-    With --json: the applications, which --by would sum up. Exits 1 when no core answers, 2 for a bad option.
+    Exits 1 when no core answers, 2 for a bad option.
     """
     if by not in ("", "queue", "user"):
         raise refuse_input(f"--by is {by!r}, neither queue nor user")
-    if by and core.as_json:
-        raise refuse_input("--by sums up in a table: give it without --json")
-    wanted = pb.ListApplicationsRequest(partition=core.partition, queue=queue, user=user)
+    wanted = pb.ListWaitsRequest(partition=core.partition, by=by, queue=queue, user=user, limit=limit)
     with Reader(core.grpc, core.timeout) as reader:
-        found = reader.applications(wanted)
-    longest = sorted((each for each in found.applications if each.ask_count), key=lambda each: each.oldest_ask_ns)
-    waiting = pb.ListApplicationsResponse(applications=longest[: limit or None])
-    core.show(waiting, lambda: render_waits(longest, by, limit, time_ns(), partial(_explain_oldest, core)))
+        found = reader.list_waits(wanted)
+    core.show(found, lambda: render_waits(found, by, time_ns()))
 
 
-def _explain_oldest(core: PartitionCore, application_ids: Sequence[str]) -> dict[str, str]:
-    """Returns, by application ID, what keeps the oldest ask of each of the first applications from being placed."""
-    obstacles: dict[str, str] = {}
-    with Reader(core.grpc, core.timeout) as reader:
-        for application_id in application_ids[:OBSTACLES_SHOWN]:
-            try:
-                asks = reader.application(application_id, core.partition).asks
-                oldest = min(asks, key=lambda ask: ask.created_ns, default=None)
-                if oldest is not None:
-                    report = explain_client.explain(core.grpc, oldest.key, core.partition, core.timeout).ask
-                    obstacles[application_id] = _describe_first(report.blockers) or "-"
-            except CoreUnreachable:
-                continue  # The application or its ask has ended meanwhile.
-    return obstacles | dict.fromkeys(application_ids[OBSTACLES_SHOWN:], "not asked")
-
-
-def _find_obstacles(core: PartitionCore, found: pb.ListApplicationsResponse) -> dict[str, str]:
-    """Returns, by application ID, what keeps the first ask of each of the first waiting applications from being
+def _find_obstacles(core: PartitionCore, queue: str, user: str) -> dict[str, str]:
+    """Returns, by ID, what keeps the oldest ask of each of the applications that have waited longest from being
     placed."""
-    waiting = [each.application_id for each in found.applications if each.ask_count][:OBSTACLES_SHOWN]
-    obstacles: dict[str, str] = {}
-    for application_id in waiting:
-        try:
-            report = explain_client.explain(core.grpc, application_id, core.partition, core.timeout).application
-        except CoreUnreachable:
-            continue  # The application has ended meanwhile.
-        if first := _describe_first(report.groups[0].first.blockers if report.groups else ()):
-            obstacles[application_id] = first
-    return obstacles
-
-
-def _describe_first(blockers: Sequence[explain_pb.Blocker]) -> str:
-    # A shim that is gone is an obstacle to every ask alike, and `kornel status` shows it.
-    own = [blocker for blocker in blockers if blocker.level != "manager"] or list(blockers)
-    if own and own[0].level == "node":
-        # Among reasons that concern nodes, the one that holds on most nodes says most.
-        own.sort(key=lambda blocker: -blocker.node_count)
-    return describe_blocker(own[0]) if own else ""
+    with Reader(core.grpc, core.timeout) as reader:
+        found = reader.list_waits(pb.ListWaitsRequest(partition=core.partition, queue=queue, user=user))
+    return {each.name: describe_blocker(each.obstacle) for each in found.waits if each.HasField("obstacle")}

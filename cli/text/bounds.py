@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 
 from kornel.cli.text.lines import join_lines
 from kornel.cli.text.quantities import format_quantities, format_quantity
@@ -12,9 +12,9 @@ from kornel.shared.readable_amounts import format_count
 from kornel.v1.status_pb2 import ExplainQueueResponse, ExplainUserResponse, LimitLevel, QueueAboveMax, QueueBound
 
 
-def render_queue(found: ExplainQueueResponse, now_ns: int, properties: Mapping[str, str] | None = None) -> str:
-    """Returns several lines: the queue, its levels from the root down, its tightest bound, and its *properties*."""
-    said = [line for name, value in sorted((properties or {}).items()) for line in wrap_text(f"{name}: {value}")]
+def render_queue(found: ExplainQueueResponse, now_ns: int) -> str:
+    """Returns several lines: the queue, its levels from the root down, its tightest bound, and its properties."""
+    said = [line for name, value in sorted(found.properties.items()) for line in wrap_text(f"{name}: {value}")]
     return join_lines([*_queue_lines(found, now_ns), *(["", *said] if said else [])])
 
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Final
 
+from kornel.cli.text.explain import describe_blocker
 from kornel.cli.text.lines import join_lines
 from kornel.cli.text.quantities import (
     Strokes,
@@ -98,7 +99,7 @@ def _draw_branches(queues: Sequence[pb.QueueInfo], strokes: Strokes) -> Iterator
 
 
 def render_applications(found: pb.ListApplicationsResponse, now_ns: int, obstacles: Mapping[str, str]) -> str:
-    """Returns a row for each application. *obstacles* holds, by application ID, what keeps its first ask waiting."""
+    """Returns a row for each application. *obstacles* holds, by ID, what keeps their oldest asks waiting."""
     if not found.applications:
         return "no applications"
     cells: dict[str, Callable[[pb.ApplicationSummary], str]] = {
@@ -113,38 +114,26 @@ def render_applications(found: pb.ListApplicationsResponse, now_ns: int, obstacl
         "pending": lambda one: format_quantities(one.pending),
     }
     if obstacles:
-        cells["waits for"] = lambda one: obstacles.get(one.application_id, "-")
+        cells["waits for"] = lambda one: obstacles.get(one.application_id, "not asked" if one.ask_count else "-")
     lines = list_items(found.applications, cells, ("pending", "user", "age", "queue"))
     return join_lines([*lines, *_say_more(found)])
 
 
-def render_waits(
-    longest: Sequence[pb.ApplicationSummary],
-    by: str,
-    limit: int,
-    now_ns: int,
-    find_obstacles: Callable[[Sequence[str]], Mapping[str, str]],
-) -> str:
-    """Returns a row for each of the applications that have waited *longest*, or for their queues or users, at most
-    *limit*; 0: all. *find_obstacles* says what keeps the oldest ask of each application waiting."""
-    named = by or "application_id"
-    groups: dict[str, list[pb.ApplicationSummary]] = {}
-    for each in longest:
-        groups.setdefault(getattr(each, named), []).append(each)
-    if not groups:
+def render_waits(found: pb.ListWaitsResponse, by: str, now_ns: int) -> str:
+    """Returns a row for each application, queue or user that waits, with the first obstacle of its oldest ask."""
+    if not found.waits:
         return "nobody waits"
-    shown = list(groups.items())[: limit or None]
-    obstacles = find_obstacles([group[0].application_id for _, group in shown])
-    cells: dict[str, Callable[[tuple[str, list[pb.ApplicationSummary]]], str]] = {
-        by or "application": lambda row: row[0],
-        "queue" if not by else "applications": lambda row: str(len(row[1])) if by else row[1][0].queue,
-        "asks": lambda row: f"{sum(each.ask_count for each in row[1]):,}",
-        "waited": lambda row: format_age(now_ns - row[1][0].oldest_ask_ns),
-        "oldest" if by else "user": lambda row: row[1][0].application_id if by else row[1][0].user,
-        "waits for": lambda row: obstacles.get(row[1][0].application_id, "-"),
+    cells: dict[str, Callable[[pb.Wait], str]] = {
+        by or "application": lambda one: one.name,
+        "applications" if by else "queue": lambda one: str(one.application_count) if by else one.queue,
+        "asks": lambda one: f"{one.ask_count:,}",
+        "waited": lambda one: format_age(now_ns - one.oldest_ask_ns),
+        "oldest" if by else "user": lambda one: one.application_id if by else one.user,
+        "waits for": lambda one: describe_blocker(one.obstacle) or "-",
     }
-    more = [f"... and {len(groups) - len(shown):,} more, see --limit"] if len(groups) > len(shown) else []
-    return join_lines([*list_items(shown, cells, ("oldest", "user", "asks")), *more])
+    left = found.wait_count - len(found.waits)
+    more = [f"... and {left:,} more, see --limit"] if left else []
+    return join_lines([*list_items(found.waits, cells, ("oldest", "user", "asks")), *more])
 
 
 def _say_more(

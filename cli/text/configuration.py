@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final
 
+from kornel.cli.text.explain import sum_lines
 from kornel.cli.text.lines import join_lines
 from kornel.cli.text.quantities import format_quantities, format_quantity
 from kornel.cli.text.tables import ItemT, list_items, wrap_text
@@ -124,6 +125,8 @@ def _render_impact_lines(impact: pb.PreviewConfigurationResponse) -> Iterator[st
             "stays above": lambda each: format_quantities(each.unmet) or "-",
         },
     )
+    leaving = {victim.key: victim for e in impact.enforcements for victim in e.victims}
+    yield from sum_lines([("leave", victim, 1) for victim in leaving.values()], ("leave",))
     for e in impact.enforcements:
         yield from _render_victims(e)
     if not (impact.partitions or impact.queues):

@@ -251,7 +251,15 @@ def _forecast_lines(found: pb.WhatIfResponse, now_ns: int) -> Iterator[str]:
         leave = "leaves" if len(p.victims) == 1 else "leave"
         yield from wrap_text(f"{p.key} preempts ({p.kind}) from {begin} on: {victims} {leave} {p.node_id}")
     yield from _waiting_lines(found, already=False)
-    yield from _sum_lines(found)
+    yield from sum_lines(
+        [
+            *(("placed", each, 1) for each in found.placed),
+            *(("preempt", each, 1) for each in found.preemptions),
+            *(("wait", each, each.ask_count) for each in found.waiting if not each.already),
+            *(("leave", each, 1) for each in _all_victims(found)),
+        ],
+        ("placed", "preempt", "wait", "leave"),
+    )
     if leaving := _all_victims(found):
         yield ""
         rows = ((v.key, v.queue, v.user, str(v.priority), "yes" if v.originator else "", v.node_id) for v in leaving)
@@ -282,22 +290,15 @@ def _all_victims(found: pb.WhatIfResponse) -> list[pb.ForecastVictim]:
     return sorted(victims.values(), key=lambda victim: (not victim.originator, -victim.priority, victim.key))
 
 
-def _sum_lines(found: pb.WhatIfResponse) -> Iterator[str]:
-    """Yields how many asks would be placed and wait, and how many allocations leave, by queue, user and application, if
-    these are several."""
-    counted: list[tuple[str, Any, int]] = [
-        *(("placed", each, 1) for each in found.placed),
-        *(("preempt", each, 1) for each in found.preemptions),
-        *(("wait", each, each.ask_count) for each in found.waiting if not each.already),
-        *(("leave", each, 1) for each in _all_victims(found)),
-    ]
+def sum_lines(counted: Sequence[tuple[str, Any, int]], columns: Sequence[str]) -> Iterator[str]:
+    """Yields sums by queue, user and application, if these are several. *counted*: for each item the column in which it
+    counts, the message about it, and as how many it counts."""
     for named in ("queue", "user", "application_id"):
         sums: dict[str, Counter[str]] = {}
         for column, each, count in counted:
             sums.setdefault(getattr(each, named), Counter())[column] += count
         if len(sums) > 1:
             rows = sorted(sums.items(), key=lambda row: (-row[1].total(), row[0]))
-            columns = ("placed", "preempt", "wait", "leave")
             yield ""
             yield from format_table(
                 [

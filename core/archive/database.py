@@ -9,6 +9,7 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final, TypeAlias
+from urllib.parse import quote
 
 import sqlalchemy as sa
 from sqlalchemy.dialects import sqlite
@@ -154,6 +155,11 @@ def _configure_sqlite(url: URL, patience_s: float, *, read_only: bool, durable: 
         connect_args={"timeout": patience_s, "check_same_thread": False},
     )
 
+    def open_to_read(*_: Any) -> sqlite3.Connection:
+        # A connection that could write copies the write-ahead log when it is closed, up to its first damaged page.
+        where = f"file:{quote(str(Path(str(url.database)).absolute()))}?mode=ro"
+        return sqlite3.connect(where, timeout=patience_s, check_same_thread=False, uri=True)
+
     def opened(connection: Any, _record: Any) -> None:
         # Otherwise the driver would begin transactions itself, but not for changes of tables.
         connection.isolation_level = None
@@ -169,7 +175,7 @@ def _configure_sqlite(url: URL, patience_s: float, *, read_only: bool, durable: 
     def begun(connection: Connection) -> None:
         connection.exec_driver_sql("BEGIN" if read_only else "BEGIN IMMEDIATE")
 
-    sa.event.listen(engine, "do_connect", lambda *_: _make_private_file(url))
+    sa.event.listen(engine, "do_connect", open_to_read if read_only else lambda *_: _make_private_file(url))
     sa.event.listen(engine, "connect", opened)
     sa.event.listen(engine, "begin", begun)
     return engine
@@ -177,9 +183,12 @@ def _configure_sqlite(url: URL, patience_s: float, *, read_only: bool, durable: 
 
 def _make_private_file(url: URL) -> None:
     """Makes the file of *url*, unless it is there. It contains configurations and names of users, which other users of
-    the machine must not read; SQLite would make it readable, and its log has the same mode."""
+    the machine must not read; SQLite would make it readable, and its log has the same mode.
+
+    A file that is there is not opened: closing it would drop the locks that other connections of this process have.
+    """
     with suppress(OSError):  # SQLite then says what is wrong.
-        os.close(os.open(str(url.database), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+        os.close(os.open(str(url.database), os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
 
 
 def _write_ahead(cursor: sqlite3.Cursor, patience_s: float) -> None:

@@ -150,6 +150,13 @@ class ServeOptions:
             help="Begin with an empty core although the journal has records, for instance after a change of version.",
         ),
     ] = False
+    journal_accept_loss: Annotated[
+        bool,
+        typer.Option(
+            "--journal-accept-loss",
+            help="Go on with a journal in a file that has lost its end, which a core refuses otherwise.",
+        ),
+    ] = False
     journal_keep: Annotated[
         str,
         typer.Option(

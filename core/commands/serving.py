@@ -116,6 +116,7 @@ def _make_engine(options: ServeOptions, logger: FilteringBoundLogger) -> _Made:
             options.journal or OFF,
             options.journal_sync,
             afresh=options.journal_afresh,
+            accept_loss=options.journal_accept_loss,
             keep=options.journal_keep,
             snapshot_minutes=options.journal_snapshots,
         )

@@ -38,7 +38,7 @@ from kornel.core.config.text.fields import Field
 from kornel.core.config.text.problems import ProblemLog
 from kornel.core.config.text.yaml_reader import Document, MappingNode, ScalarNode, collections_of, read, shorten_text
 from kornel.core.config.tree import build_tree
-from kornel.core.domain.names import LONGEST_MANAGER, length_flaw
+from kornel.core.domain.names import LONGEST_MANAGER, length_flaw, manager_name_flaw
 from kornel.core.domain.settings import PlacementRuleConfig
 from kornel.shared.default_configuration import DEFAULT_CONFIGURATION
 
@@ -153,6 +153,8 @@ def _check_partition_names(partitions: list[DeclaredPartition]) -> None:
         if len(partition.name) > LONGEST_MANAGER:
             flaw = length_flaw("a partition's name", len(partition.name), LONGEST_MANAGER)
             partition.name_field.error(flaw, "a shorter one")
+        elif flaw := manager_name_flaw("a partition's name", partition.name):
+            partition.name_field.error(flaw, "another name")
         key = partition.name.lower()
         if key in seen:
             partition.name_field.error(

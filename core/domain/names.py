@@ -57,6 +57,8 @@ _QUEUE: Final = re.compile(r"[a-zA-Z0-9_:#/@-]{1,64}", re.ASCII)
 _USER: Final = re.compile(r"[_a-zA-Z][a-zA-Z0-9:#/_.@-]*[$]?", re.ASCII)
 _GROUP: Final = re.compile(r"[_a-zA-Z][a-zA-Z0-9:_.-]*", re.ASCII)
 _REGEX_CHARACTERS: Final = frozenset("^$*+?()[{}|")
+NO_CHARACTER: Final = "\ufffd"
+"""The character that stands for one that cannot be shown."""
 
 
 def is_queue_name(name: str) -> bool:
@@ -100,10 +102,31 @@ def cut_name(name: str) -> str:
     return name if len(name) <= LONGEST_NAME else name[: LONGEST_NAME - 3] + "..."
 
 
+def manager_name_flaw(what: str, name: str) -> str:
+    """Returns an error text if *name*, that of *what*, cannot be a manager's ID or the name of a partition; empty if
+    it can.
+
+    Both have characters that can be seen, and blanks only between them. Brackets compose the two
+    (:func:`full_partition_name`), and :data:`NO_CHARACTER` stands for those that somebody writes into a request.
+    """
+    strange = next((each for each in name if each in "[]" or each == NO_CHARACTER or not each.isprintable()), "")
+    if strange:
+        return f"{what} has the character {strange!r}; it may have any that can be seen, but no brackets"
+    return f"{what} begins or ends with a blank" if name.strip() != name else ""
+
+
 def full_partition_name(rm_id: str, name: str) -> str:
     """Returns ``[rm]name``, the form used everywhere inside the core. An empty name means ``default``; a name that
-    starts with ``[`` is full already."""
-    return name if name.startswith("[") else f"[{rm_id}]{name or 'default'}"
+    starts with ``[rm]`` is full already.
+
+    Whatever *name* is, no partition of another manager has the result, in full or without its manager: brackets are
+    replaced by :data:`NO_CHARACTER`, which no name of a partition has.
+    """
+    mine = f"[{rm_id}]"
+    bare = name.removeprefix(mine) if name.startswith(mine) else name or "default"
+    if "[" in bare or "]" in bare:
+        bare = bare.replace("[", NO_CHARACTER).replace("]", NO_CHARACTER)
+    return mine + bare
 
 
 def bare_partition_name(name: str) -> str:

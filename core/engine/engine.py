@@ -36,7 +36,7 @@ from kornel.core.domain.commands import (
 from kornel.core.domain.drains import MOST_DRAINS, OperatorDrain
 from kornel.core.domain.effects import AllocationRejected, ApplicationRejected, Effect, NodeRejected, PreemptionDecided
 from kornel.core.domain.manager import RegisteredManager
-from kornel.core.domain.names import full_partition_name, show_name
+from kornel.core.domain.names import full_partition_name, manager_name_flaw, show_name
 from kornel.core.domain.reasons import Ignored, Rejection
 from kornel.core.engine import dissolving, lifecycle
 from kornel.core.engine.configuration import configure, offered_types
@@ -278,6 +278,8 @@ class Engine:
         5.2, DB-3, DB-4)."""
         if not command.rm_id:
             raise CommandRefused(Fault.INVALID_ARGUMENT, "a resource manager needs an rmID")
+        if flaw := manager_name_flaw("the rmID", command.rm_id):
+            raise CommandRefused(Fault.INVALID_ARGUMENT, flaw)
         if self.rm_id and self.rm_id != command.rm_id:
             raise CommandRefused(
                 Fault.OTHER_MANAGER,

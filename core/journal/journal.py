@@ -21,7 +21,7 @@ from kornel.core.journal.content.replay import EngineMaker, Replay, ReplayedPlac
 from kornel.core.journal.database.choices import JournalSync, JournalUnusable
 from kornel.core.journal.database.lease import UNANSWERED_S, LeaseKeeper
 from kornel.core.journal.database.settings import JournalSettings
-from kornel.core.journal.database.store import STORE_ERRORS, JournalStore, StoreEnd, StoreTaken, describe_error
+from kornel.core.journal.database.store import STORE_ERRORS, JournalStore, LogCut, StoreEnd, StoreTaken, describe_error
 from kornel.core.journal.following.following import Follower, Obstacle
 from kornel.core.journal.following.starting import Started, play_all
 from kornel.core.journal.snapshot_keeper import SnapshotKeeper, SnapshotStatus
@@ -47,7 +47,7 @@ def naming_problems(settings: JournalSettings) -> Iterator[None]:
     fail."""
     try:
         yield
-    except (ImportError, StoreTaken, DatabaseTooNew) as error:
+    except (ImportError, StoreTaken, LogCut, DatabaseTooNew) as error:
         raise JournalUnusable(f"{settings.shown}: {error}") from error
     except STORE_ERRORS as error:
         raise JournalUnusable(f"{settings.shown}: {describe_error(error)}") from error
@@ -141,7 +141,8 @@ class Journal:
         with naming_problems(settings), ExitStack() as opened:
             store = JournalStore(settings.url, settings.patience_s, durable=settings.sync is JournalSync.FULL)
             opened.callback(store.close)
-            store.open()
+            if lost := store.open(accept_loss=settings.accept_loss or settings.afresh):
+                logger.warning("journal goes on without what it has lost", lost=lost)
             journal = cls._begin_epoch(settings, store, beginning, now_ns, logger, make_engine)
             opened.pop_all()
         return journal

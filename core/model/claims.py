@@ -177,10 +177,6 @@ class Claims:
         added."""
         return self.held[t] > 0 and free[t] + self.leaving[t] < self.held[t]
 
-    def exceeds_room(self, free: Vector) -> bool:
-        """Tells whether more of any type is claimed than there will be, claims by age aside."""
-        return any(self.is_overdrawn(free, t) for t in range(len(free)))
-
     def list_saved(self) -> list[Reservation]:
         """Returns the saved claims, the first to be served first."""
         return [reservation for reservation in self.in_order() if reservation.comes_last]

@@ -16,6 +16,7 @@ from kornel.core.domain.priorities import REPAIR, exposed_priority
 from kornel.core.domain.settings import GuaranteeMode, PriorityPolicy
 from kornel.core.model.allocations import Allocation, AskGroup, LimitClaim, Reservation, sum_amounts
 from kornel.core.model.applications import Application
+from kornel.core.model.orders.waiting_rooms import ClassedLine
 from kornel.core.model.queues import Queue
 from kornel.core.model.shapes import Pairs
 from kornel.core.model.users import Account
@@ -102,6 +103,31 @@ def line_key(ask: Allocation) -> tuple[object, ...]:
 def place_in_line(group: AskGroup) -> tuple[object, ...]:
     """Returns the sort key of *group* in that line, which is that of its first ask."""
     return line_key(group.first_ask())
+
+
+def class_in_line(group: AskGroup) -> tuple[float, ...]:
+    """Returns the importance of *group*: among those of one importance, age decides."""
+    return _share_importance(importance_of(group.first_ask()))
+
+
+def age_in_line(group: AskGroup) -> tuple[int, ...]:
+    """Returns the sort key of *group* among those of its importance. Of equal asks, the one that has waited longest
+    counts, which is not the first any more once that has lapsed."""
+    first = group.first_ask()
+    return min(map(_age_of, group.unordered_asks())) if first.lapsed_ns else _age_of(first)
+
+
+def _age_of(ask: Allocation) -> tuple[int, ...]:
+    return (ask.waits_since_ns, *ask.order)
+
+
+def list_older(line: ClassedLine, holder: Allocation) -> list[AskGroup]:
+    """Returns the groups in *line* that have waited longer than *holder*, without those classes of which nobody stands
+    before it, because it comes before them wherever they meet."""
+    own = importance_of(holder)
+    return line.list_before(
+        _age_of(holder), lambda other: any(rank <= mine for rank, mine in zip(other, own, strict=False))
+    )
 
 
 @lru_cache(maxsize=1_024)

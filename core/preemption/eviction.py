@@ -15,7 +15,7 @@ from kornel.core.domain.commands import TerminationType
 from kornel.core.domain.effects import PreemptionDecided, Released, VictimRecord
 from kornel.core.domain.reasons import Outcome
 from kornel.core.laws.verdict import Violation
-from kornel.core.model.allocations import NO_VICTIMS, NONE_STUCK, Allocation
+from kornel.core.model.allocations import NO_VICTIMS, NONE_STUCK, Allocation, Reservation
 from kornel.core.model.applications import Application
 from kornel.core.model.nodes import Node
 from kornel.core.policies.view import PartitionView
@@ -23,6 +23,7 @@ from kornel.core.preemption.budgets import RETRY_NS, may_ever_preempt, set_due, 
 from kornel.core.preemption.gang_losses import describe_torn, describe_whole, is_bound, members_of
 from kornel.core.preemption.plan import PreemptionPlan, Refusal
 from kornel.core.state.asks import moves, questions, reservations
+from kornel.core.state.asks.savings import could_ever_hold, review_savings
 from kornel.core.state.books import ledger
 from kornel.core.state.partition_state import PartitionState
 from kornel.core.state.waiting import backoff
@@ -227,7 +228,7 @@ def victim_left(state: PartitionState, victim: Allocation, now_ns: int) -> None:
         look_again(state, ask.reservation)
     if state.gangs.hold_of(ask) is not None:
         return  # It waits for the victims of its gang; all members are re-armed together.
-    ask.rearm_ns = now_ns + min(RETRY_NS << ask.rearms, REARM_MAX_NS)
+    ask.rearm_ns = now_ns + _rearm_delay(ask)
     state.run_at(ask.rearm_ns, partial(_rearm_if_waiting, state, ask, ask.rearm_ns))
 
 
@@ -236,8 +237,14 @@ def _rearm_if_waiting(state: PartitionState, ask: Allocation, due_ns: int, now_n
         rearm_ask(state, ask, now_ns)
 
 
-def rearm_ask(state: PartitionState, ask: Allocation, now_ns: int) -> None:
-    """Lets *ask*, which lost the room that it preempted for, try again, and ends its claim and its reservation.
+def _rearm_delay(ask: Allocation) -> int:
+    """Returns how long *ask* waits before it tries again, in nanoseconds: twice as long each time."""
+    return min(RETRY_NS << ask.rearms, REARM_MAX_NS)
+
+
+def rearm_ask(state: PartitionState, ask: Allocation, due_ns: int) -> None:
+    """Lets *ask*, which lost the room that it preempted for, try again at *due_ns*, and ends its claim and its
+    reservation.
 
     The reservation of a required node stays.
     """
@@ -249,46 +256,55 @@ def rearm_ask(state: PartitionState, ask: Allocation, now_ns: int) -> None:
         else:
             reservations.end_reservation(state, ask.reservation, requeue=True)
     if may_ever_preempt(ask):
-        set_due(state, ask, now_ns)
+        set_due(state, ask, due_ns)
 
 
-def end_excess_claims(state: PartitionState, node: Node, now_ns: int) -> None:
-    """Ends the youngest claims of preemptors on *node* if an ask that requires the node has claimed more there than
-    fits (preemption.md H).
+def review_claims(state: PartitionState, node: Node, now_ns: int) -> None:
+    """Ends the claims that *node* can hold no longer, because its size, or what nobody could refuse there (load of
+    other schedulers, recovered and resized allocations), has changed (preemption.md B.7)."""
+    end_excess_claims(state, node, now_ns, pauses=True)
+    leave_too_small(state, node, now_ns)
+    review_savings(state, node)
 
-    The preemptors may preempt again elsewhere. Reservations by age stay, because they come last anyway.
+
+def end_excess_claims(state: PartitionState, node: Node, now_ns: int, *, pauses: bool = False) -> None:
+    """Ends the youngest claims of preemptors on *node* while more of what they hold is claimed than there will be.
+
+    They may preempt again elsewhere: at once or, if whoever took the room could take it again and again and so *pauses*
+    them, when K3 would have let them. Reservations by age stay, because they come last anyway.
     """
-    while node.claims is not None and node.claims.exceeds_room(node.free):
-        claims = [reservation for reservation in node.claims.in_order() if reservation.rank == 1]
-        if not claims:
+    while (claims := node.claims) is not None:
+        short = {t for t in range(len(node.free)) if claims.is_overdrawn(node.free, t)}
+        holders = [c for c in claims.in_order() if c.rank == 1 and any(t in short for t, _ in c.pairs)]
+        if not holders:
             return
-        rearm_ask(state, claims[-1].ask, now_ns)
+        ask = holders[-1].ask
+        waits = pauses and node.could_hold_shape(ask.shape)
+        rearm_ask(state, ask, max(now_ns, ask.rearm_ns or now_ns + _rearm_delay(ask)) if waits else now_ns)
 
 
 def leave_too_small(state: PartitionState, node: Node, now_ns: int) -> None:
-    """Ends the reservations on *node* of asks that can never run there because the node or the ask has changed its
-    size; the asks try elsewhere."""
+    """Ends the reservations on *node* of asks that can never run there, because the node, the load of other schedulers
+    there or the ask has changed its size; the asks try elsewhere."""
     for reservation in list(node.reservations.values()):
-        ask = reservation.ask
-        if node.could_hold_shape(ask.shape):
-            continue
-        if ask.triggered:
-            rearm_ask(state, ask, now_ns)
-        if ask.reservation is reservation:
-            reservations.end_reservation(state, reservation, requeue=True)
+        if not could_ever_hold(node, reservation.ask):
+            _leave_node(state, reservation, now_ns)
 
 
 def leave_drained(state: PartitionState, node: Node, now_ns: int) -> None:
     """Ends the claims on *node*, which takes no more work, but for asks that must run there. The asks look elsewhere;
     victims that were asked to leave do so all the same (preemption.md B.7)."""
     for reservation in list(node.reservations.values()):
-        ask = reservation.ask
-        if ask.spec.required_node:
-            continue
-        if ask.triggered:
-            rearm_ask(state, ask, now_ns)
-        if ask.reservation is reservation:
-            reservations.end_reservation(state, reservation, requeue=True)
+        if not reservation.ask.spec.required_node:
+            _leave_node(state, reservation, now_ns)
+
+
+def _leave_node(state: PartitionState, reservation: Reservation, now_ns: int) -> None:
+    ask = reservation.ask
+    if ask.triggered:
+        rearm_ask(state, ask, now_ns)
+    if ask.reservation is reservation:
+        reservations.end_reservation(state, reservation, requeue=True)
 
 
 def forget_ask(state: PartitionState, ask: Allocation) -> None:

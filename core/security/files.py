@@ -33,8 +33,8 @@ class FollowedFiles:
         now = self._read_stamps()
         stable, self._before = now == self._before, now
         if stable and now != self._seen:
+            self._seen = now  # A file that changes while it is read is read again.
             self._on_change()
-            self._seen = self._read_stamps()
 
     def _read_stamps(self) -> tuple[Stamp | None, ...]:
         return tuple(stamp_of(path) for path in self._files())

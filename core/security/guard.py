@@ -18,7 +18,7 @@ from kornel.core.security.limits import Buckets, SignatureChecks
 from kornel.core.security.oidc import OidcVerifier, SignatureWrong
 from kornel.core.security.policy import Grants, Limits, Policy, read_policy
 from kornel.core.security.static_tokens import StaticTokens, read_tokens
-from kornel.core.service.configuration.configuration_file import FileUnreadable, read_text
+from kornel.core.service.configuration.configuration_file import LOOK_EVERY_S, FileUnreadable, read_text
 from kornel.core.service.connections.callers import AclCheck, Permission, address_block
 from kornel.core.service.machine.clock import Clock, Timer
 from kornel.core.service.wire.status_codes import NotAuthenticated, NotPermitted, ServiceError, ShuttingDown, TooMany
@@ -168,9 +168,9 @@ class Guard:
 
     @property
     def paths(self) -> tuple[Path, ...]:
-        """The files that it is read from. Files with signing keys are followed separately."""
-        tokens = self._policy.tokens
-        return (self._path,) if tokens is None else (self._path, tokens)
+        """The files that it is read from, with that of the signing keys."""
+        keys = self._keys.file if self._oidc is not None and self._keys is not None else None
+        return tuple(path for path in (self._path, self._policy.tokens, keys) if path is not None)
 
     def reload(self) -> None:
         """Read the files again, and end the calls that would no longer be admitted."""
@@ -180,12 +180,19 @@ class Guard:
             self._logger.error("security file not used, the former version stays in force", cause=str(error))
             return
         self._apply(policy, tokens)
+        if self._keys is not None:
+            self._keys.read_again()
+        self._end_withdrawn()
         for admitted in tuple(self._live):
-            if admitted.identity is not None and self._is_withdrawn(admitted.identity):
-                admitted.end_call(_come_back("the proof of identity was withdrawn"))
-            else:
-                admitted.replace_grants(policy.grants_for(admitted.identity))
+            admitted.replace_grants(policy.grants_for(admitted.identity))
         self._logger.info("security file read again", rules=len(policy.rules), calls=len(self._live))
+
+    async def follow_keys(self) -> None:
+        """Has signing keys read again when they are old, without end, although no call may come that needs them."""
+        while True:
+            if self._keys is not None:
+                self._keys.refresh_old()
+            await asyncio.sleep(LOOK_EVERY_S)
 
     async def admit_call(
         self, authorization: str | None, certificate: bytes | None, host: str, connection: str = ""
@@ -278,12 +285,18 @@ class Guard:
             raise NotAuthenticated("the client certificate has expired")
         return identity
 
+    def _end_withdrawn(self) -> None:
+        """Ends the calls whose proof does not hold any more."""
+        for admitted in tuple(self._live):
+            if admitted.identity is not None and self._is_withdrawn(admitted.identity):
+                admitted.end_call(_come_back("the proof of identity was withdrawn"))
+
     def _is_withdrawn(self, identity: Identity) -> bool:
         if not identity.proof:
             return False
         if identity.principals[0].startswith("token:"):
             return not self._tokens.still_holds(identity.proof)
-        return self._oidc is None or not self._oidc.still_holds(identity.proof)
+        return self._oidc is None or not self._oidc.still_holds(identity)
 
     def _apply(self, policy: Policy, tokens: StaticTokens) -> None:
         """Applies *policy*. Tokens that were verified before stay verified if the requirements are the same."""
@@ -298,6 +311,7 @@ class Guard:
             if self._keys is None or self._keys_source != policy.oidc.keys:
                 self._keys_source = policy.oidc.keys
                 self._keys = KeySet(self._keys_source, clock=self._clock, logger=self._logger, fetch=self._fetch_keys)
+                self._keys.on_change = self._end_withdrawn
             self._oidc = OidcVerifier(policy.oidc, self._keys)
 
 

@@ -12,7 +12,7 @@ token::
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from kornel.core.service.machine.clock import SECOND_NS
@@ -31,6 +31,7 @@ class Identity:
     user, groups  the names that are looked up in access lists of queues, without prefixes
     expires_ns    the Unix time in ns at which the identity expires; ``None``: never
     proof         the proof, if it can be revoked: the digest of a static token, issuer and ID of an OIDC token
+    key           the key that signed the token, of an OIDC token
     """
 
     principals: tuple[str, ...]
@@ -38,6 +39,7 @@ class Identity:
     groups: tuple[str, ...] = ()
     expires_ns: int | None = None
     proof: str = ""
+    key: object = field(default=None, compare=False)
 
     @property
     def name(self) -> str:

@@ -5,7 +5,7 @@ A call with a token that was signed with a known key does not wait, even if old 
 with an unknown key, the keys are read again, because issuers rotate them, and the call waits a moment; but at most once
 in :data:`LEAST_BETWEEN_NS`, so that invented key IDs cost the issuer nothing. There is one reading at a time, and the
 issuer has :data:`FETCH_TIMEOUT_S` for its whole answer. While it does not answer, its last keys are valid for
-:data:`KEEP_NS`.
+:data:`KEEP_NS`. A key that an answer no longer has is gone.
 """
 
 from __future__ import annotations
@@ -104,13 +104,30 @@ class KeySet:
         self._fetching = False
         """Tells whether a thread waits for the issuer, as one does that was given up, too."""
         self._waiting = 0
+        self._again = False
+        """Tells whether the keys have to be read once more, because they may have changed during the reading."""
+        self.on_change: Callable[[], None] = lambda: None
+        """Called when a key is gone."""
+
+    @property
+    def file(self) -> Path | None:
+        """Returns the file with the keys, or ``None`` if they are read from an address."""
+        return Path(self._source) if "://" not in self._source else None
+
+    def read_again(self) -> None:
+        """Reads the keys at once, if they were read before."""
+        if self._tried_ns is None:
+            return
+        self._tried_ns = None
+        if self._begin_reading() is None or self._fetching:
+            self._again = True
 
     async def find_key(self, key_id: str | None, algorithm: str) -> SigningKey | None:
         """Return the key with which a token with these headers was signed; ``None``: there is none.
 
         Without *key_id*, exactly one key has to fit. Waits a moment for an unknown key.
         """
-        self._refresh_old()
+        self.refresh_old()
         found = self._match_key(key_id, algorithm)
         if found is None and self._waiting < MOST_WAITING:
             reading = self._begin_reading()
@@ -126,10 +143,15 @@ class KeySet:
 
     def holds_key(self, key: SigningKey) -> bool:
         """Return whether the issuer still signs with *key*, which was found before. It does not wait."""
-        self._refresh_old()
+        self.refresh_old()
         return key in self._current and not self._has_lapsed()
 
-    def _refresh_old(self) -> None:
+    def publishes_key(self, key: object) -> bool:
+        """Return whether *key* is among the keys that were read last."""
+        return key in self._current
+
+    def refresh_old(self) -> None:
+        """Begins to read the keys again if they are old."""
         if self._read_ns is not None and self._clock.now_ns() - self._read_ns >= REFRESH_NS:
             self._begin_reading()
 
@@ -161,8 +183,10 @@ class KeySet:
             said = parse_keys(await self._fetch_in_thread())
             by_text = {json.dumps(key, sort_keys=True): key for key in said}
             self._keys = {text: self._keys.get(text) or SigningKey(key) for text, key in by_text.items()}
-            self._current = frozenset(self._keys.values())
+            before, self._current = self._current, frozenset(self._keys.values())
             self._read_ns = self._clock.now_ns()
+            if before - self._current:
+                self.on_change()
         except Exception as error:  # noqa: BLE001 - an issuer may answer anything
             self._logger.warning(
                 "signing keys cannot be read; the former ones stay in use",
@@ -171,6 +195,13 @@ class KeySet:
             )
         finally:
             self._reading = None
+            self._go_on()
+
+    def _go_on(self) -> None:
+        """Begins another reading if one was asked for during the last one."""
+        if self._again and self._reading is None and not self._fetching:
+            self._again, self._tried_ns = False, None
+            self._begin_reading()
 
     async def _fetch_in_thread(self) -> bytes:
         """Returns the document, read in a thread for which the process does not wait at its end."""
@@ -179,6 +210,7 @@ class KeySet:
 
         def settle(raw: bytes, error: Exception | None) -> None:
             self._fetching = False
+            self._go_on()
             if not done.done():
                 if error is None:
                     done.set_result(raw)

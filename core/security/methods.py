@@ -144,6 +144,7 @@ METHODS: Final[Mapping[str, Demand]] = MappingProxyType(
         "/kornel.v1.ReadService/GetQueue": _FOR_QUEUE,
         "/kornel.v1.ReadService/ListApplications": _READ,
         "/kornel.v1.ReadService/GetApplication": _READ,
+        "/kornel.v1.ReadService/ListWaits": _READ,
         "/kornel.v1.ReadService/ListNodes": _READ,
         "/kornel.v1.ReadService/GetNode": _READ,
         "/kornel.v1.ReadService/ListDomains": _READ,

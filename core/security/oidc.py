@@ -16,7 +16,7 @@ import json
 import re
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from kornel.core.security.identity import Identity, fingerprint
@@ -83,10 +83,14 @@ class OidcVerifier:
         self._proved: OrderedDict[bytes, tuple[_Claims, SigningKey]] = OrderedDict()
         """The verified tokens by digest, each with its claims and the key of its signature."""
 
-    def still_holds(self, proof: str) -> bool:
-        """Tells whether *proof*, given by a token of this issuer, is still valid."""
-        issuer, _, token_id = proof.partition(" ")
-        return issuer == self.settings.issuer and token_id not in self.settings.revoked
+    def still_holds(self, identity: Identity) -> bool:
+        """Tells whether the proof of *identity*, given by a token of this issuer, is still valid."""
+        issuer, _, token_id = identity.proof.partition(" ")
+        return (
+            issuer == self.settings.issuer
+            and token_id not in self.settings.revoked
+            and self._keys.publishes_key(identity.key)
+        )
 
     async def verify(
         self, token: str, certificate: bytes | None, now_ns: int, may_check: Callable[[], bool] = lambda: True
@@ -132,6 +136,7 @@ class OidcVerifier:
         if not may_check():
             raise TooMany("too many signatures that did not hold, try again")
         self._check_signature(token, algorithm, key)
+        claims = replace(claims, identity=replace(claims.identity, key=key))
         self._proved[digest] = (claims, key)
         if len(self._proved) > MOST_PROVED:
             self._proved.popitem(last=False)

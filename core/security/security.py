@@ -46,10 +46,14 @@ class Security:
         self._logger = logger
         self.tls: Tls | None = None
         self.guard: Guard | None = None
+        self._followed: list[FollowedFiles] = []
+        """The files as they were when they were read: a core may take long to begin to serve."""
         if options.certificate is not None and options.key is not None:
-            self.tls = Tls(TlsFiles(options.certificate, options.key, options.client_ca), logger)
+            self.tls = tls = Tls(TlsFiles(options.certificate, options.key, options.client_ca), logger)
+            self._followed.append(FollowedFiles(lambda: tls.files.paths, tls.reload))
         if options.policy is not None:
-            self.guard = Guard(options.policy, clock=clock, logger=logger)
+            self.guard = guard = Guard(options.policy, clock=clock, logger=logger)
+            self._followed.append(FollowedFiles(lambda: guard.paths, guard.reload))
 
     def check(self, address: str, option: str = "--grpc") -> None:
         """Raises :class:`SecurityError` if strangers on other machines could use what is served at *address*."""
@@ -95,10 +99,5 @@ class Security:
 
     async def follow(self) -> None:
         """Reads files again whenever they change, without end."""
-        tls, guard = self.tls, self.guard
-        followed = []
-        if tls is not None:
-            followed.append(FollowedFiles(lambda: tls.files.paths, tls.reload))
-        if guard is not None:
-            followed.append(FollowedFiles(lambda: guard.paths, guard.reload))
-        await asyncio.gather(*(files.watch_files() for files in followed))
+        keys = () if self.guard is None else (self.guard.follow_keys(),)
+        await asyncio.gather(*(files.watch_files() for files in self._followed), *keys)

@@ -334,6 +334,10 @@ class PartitionReader:
         node = self._state.nodes.get(node_id)
         return node_view(self._state, node, self._kept.allocations) if node is not None else None
 
+    def has_node(self, node_id: str) -> bool:
+        """Tells whether a node is registered."""
+        return node_id in self._state.nodes
+
     def node_summaries(self, after: str = "", *, stranded: bool = False) -> Iterator[NodeSummary]:
         """Shows the nodes whose IDs come after *after*, by ID, without their allocations, and with what is *stranded*
         there."""

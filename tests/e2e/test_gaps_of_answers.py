@@ -104,3 +104,5 @@ async def test_a_queue_shows_its_properties() -> None:
     async with rest_cluster() as cluster:
         await cluster.register(CONFIG)
         assert "preemption.delay: 90s" in await said(cluster.core, "queue", "show", "root.a")
+        shown = json.loads(await said(cluster.core, "queue", "show", "root.a", "--json"))
+        assert shown["properties"]["preemption.delay"] == "90s"

@@ -252,6 +252,8 @@ def test_who_would_have_to_leave_is_asked_to(tmp_path: Path) -> None:
             "root.c stays above its max: root.c is guaranteed vcore=1 and holds vcore=3",
         ):
             assert line in told
+        assert [victim.user for one in found for victim in one.victims] == ["ann"] * 5
+        assert told.index("application  leave") < told.index("a-0 would have to leave")
 
         in_force.write_text(file.read_text(encoding="utf-8"), encoding="utf-8")
         core.process.send_signal(signal.SIGHUP)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import json
+from urllib.parse import quote
 
 from typer.testing import CliRunner
 
 from kornel.cli.app import app
 from kornel.core.service.machine.clock import SECOND_NS
-from tests.e2e.rest.shim import rest_cluster
+from tests.e2e.rest.shim import P, rest_cluster
 
 QUEUES = "[{name: a}, {name: b, resources: {max: {vcore: 10m}}}]"
 CONFIG = f"partitions: [{{name: default, queues: [{{name: root, submitacl: '*', queues: {QUEUES}}}]}}]\n"
@@ -51,19 +52,32 @@ async def test_who_waits_the_longest_comes_first_and_for_what() -> None:
         assert by_queue[1:] == [["root.b", "2", "4"], ["root.a", "1", "1"]]
         by_user = [line.split()[:3] for line in (await said("waits", "--by", "user")).splitlines()]
         assert by_user[1:] == [["bob", "1", "3"], ["ann", "2", "2"]]
-        found = json.loads(await said("waits", "--limit", "2", "--json"))
-        assert [each["application_id"] for each in found["applications"]] == ["two", "three"]
-        await said("waits", "--by", "user", "--json", status=2)
+        assert "... and 1 more, see --limit" in await said("waits", "--limit", "2")
+        found = json.loads(await said("waits", "--by", "user", "--json"))["waits"]
+        assert [(one["name"], one["ask_key"], one["obstacle"]["name"]) for one in found] == [
+            ("bob", "k0", "root.b"),
+            ("ann", "k1", "root.b"),
+        ]
+        await said("waits", "--by", "rack", status=2)
+        told = await cluster.get(f"{P}/waits?by=user&limit=1")
+        assert told["waitCount"] == 2
+        assert [(one["name"], one["askKey"], one["obstacle"]["kind"]) for one in told["waits"]] == [
+            ("bob", "k0", "queue-quota")
+        ]
+        assert [one["name"] for one in (await cluster.get(f"{P}/waits?queue=ROOT.A"))["waits"]] == ["one"]
+        await cluster.refused(f"{P}/waits?by=rack", 400)
 
 
-async def test_what_is_not_asked_is_not_taken_for_nothing() -> None:
+async def test_what_is_stranded_is_told_over_rest() -> None:
     async with rest_cluster() as cluster:
         await cluster.register(CONFIG)
-        names = [f"app-{number:02}" for number in range(22)]
-        await cluster.submit(*names, queue="root.a")
-        for name in names:
-            await cluster.ask(f"k-{name}", name, vcore=50)
-        result = await asyncio.to_thread(
-            CliRunner(env={"KORNEL_ADDRESS": cluster.core.address}).invoke, app, ["waits", "--limit", "0"]
-        )
-        assert [line.endswith("not asked") for line in result.output.splitlines()[1:]] == [False] * 20 + [True] * 2
+        await cluster.node("n1", vcore=1, memory=8)
+        await cluster.node("n2", vcore=4, memory=8)
+        await cluster.submit("one", queue="root.a")
+        for key, vcore in {"k1": 4, "k2": 3}.items():
+            await cluster.ask(key, "one", vcore=vcore)
+        found = await cluster.get(f"{P}/stranded")
+        assert {node["nodeId"]: node["stranded"] for node in found["nodes"]} == {"n1": {"vcore": 1}, "n2": {}}
+        page = await cluster.get(f"{P}/stranded?pageSize=1")
+        rest = await cluster.get(f"{P}/stranded?pageSize=1&pageToken={quote(page['nextPageToken'])}")
+        assert [node["nodeId"] for node in rest["nodes"]] == ["n2"]

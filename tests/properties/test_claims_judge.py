@@ -15,13 +15,13 @@ from typing import Any
 import pytest
 
 from kornel.core.engine.engine import Engine
-from kornel.core.engine.intake import allocation_intake, node_intake
 from kornel.core.engine.scheduling import loans
 from kornel.core.model import queues as model_queues
 from kornel.core.model.allocations import Allocation
 from kornel.core.model.claims import Claims
 from kornel.core.model.users import Account
 from kornel.core.policies import claim_order
+from kornel.core.preemption import eviction
 from kornel.core.state.asks import reservations
 from kornel.core.state.waiting import waking
 from tests.examples import mark_rest_long
@@ -297,8 +297,8 @@ def ignore_saved_room(patch: pytest.MonkeyPatch) -> None:
 
 
 def end_no_claim(patch: pytest.MonkeyPatch) -> None:
-    for module in (loans, node_intake, allocation_intake):
-        patch.setattr(module, "review_savings", lambda *_: None)
+    patch.setattr(loans, "review_savings", lambda *_: None)
+    patch.setattr(eviction, "review_claims", lambda *_: None)
 
 
 def leave_firm_out_of_limits(patch: pytest.MonkeyPatch) -> None:

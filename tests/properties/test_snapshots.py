@@ -43,7 +43,7 @@ DERIVED: Final = frozenset(
         "counted_rooms",
         "placement_rules",
     }
-    | {"in_line", "shares", "victim_index", "with_due"}
+    | {"in_line", "line", "looked_at", "owing", "shares", "victim_index", "with_due"}
 )
 """Fields that a restored engine works out when it needs them, or has worked out in its own process."""
 

@@ -842,6 +842,261 @@ func (x *ApplicationSummary) GetOldestAskNs() int64 {
 	return 0
 }
 
+// Who waits.
+type ListWaitsRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Partition to read.
+	Partition string `protobuf:"bytes,1,opt,name=partition,proto3" json:"partition,omitempty"`
+	// What is summed up in an entry: "application", "queue" or "user". Empty: "application".
+	By string `protobuf:"bytes,2,opt,name=by,proto3" json:"by,omitempty"`
+	// Only applications of this queue and below, by full path in any case. Empty: all.
+	Queue string `protobuf:"bytes,3,opt,name=queue,proto3" json:"queue,omitempty"`
+	// Only applications of this user. Empty: all.
+	User string `protobuf:"bytes,4,opt,name=user,proto3" json:"user,omitempty"`
+	// Most entries in the answer. 0: 20. 100 are the most, because each costs a search through all nodes.
+	Limit         int32 `protobuf:"varint,5,opt,name=limit,proto3" json:"limit,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListWaitsRequest) Reset() {
+	*x = ListWaitsRequest{}
+	mi := &file_kornel_v1_read_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListWaitsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListWaitsRequest) ProtoMessage() {}
+
+func (x *ListWaitsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_kornel_v1_read_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListWaitsRequest.ProtoReflect.Descriptor instead.
+func (*ListWaitsRequest) Descriptor() ([]byte, []int) {
+	return file_kornel_v1_read_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *ListWaitsRequest) GetPartition() string {
+	if x != nil {
+		return x.Partition
+	}
+	return ""
+}
+
+func (x *ListWaitsRequest) GetBy() string {
+	if x != nil {
+		return x.By
+	}
+	return ""
+}
+
+func (x *ListWaitsRequest) GetQueue() string {
+	if x != nil {
+		return x.Queue
+	}
+	return ""
+}
+
+func (x *ListWaitsRequest) GetUser() string {
+	if x != nil {
+		return x.User
+	}
+	return ""
+}
+
+func (x *ListWaitsRequest) GetLimit() int32 {
+	if x != nil {
+		return x.Limit
+	}
+	return 0
+}
+
+// Those that have waited longest.
+type ListWaitsResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The longest first.
+	Waits []*Wait `protobuf:"bytes,1,rep,name=waits,proto3" json:"waits,omitempty"`
+	// How many there are, those in the answer included.
+	WaitCount     int64 `protobuf:"varint,2,opt,name=wait_count,json=waitCount,proto3" json:"wait_count,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListWaitsResponse) Reset() {
+	*x = ListWaitsResponse{}
+	mi := &file_kornel_v1_read_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListWaitsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListWaitsResponse) ProtoMessage() {}
+
+func (x *ListWaitsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_kornel_v1_read_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListWaitsResponse.ProtoReflect.Descriptor instead.
+func (*ListWaitsResponse) Descriptor() ([]byte, []int) {
+	return file_kornel_v1_read_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *ListWaitsResponse) GetWaits() []*Wait {
+	if x != nil {
+		return x.Waits
+	}
+	return nil
+}
+
+func (x *ListWaitsResponse) GetWaitCount() int64 {
+	if x != nil {
+		return x.WaitCount
+	}
+	return 0
+}
+
+// An application, queue or user with pending asks, and the ask of it that has waited longest.
+type Wait struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Application ID, full path of the queue, or user.
+	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// Applications with pending asks that are summed up.
+	ApplicationCount int64 `protobuf:"varint,2,opt,name=application_count,json=applicationCount,proto3" json:"application_count,omitempty"`
+	// Their pending asks.
+	AskCount int64 `protobuf:"varint,3,opt,name=ask_count,json=askCount,proto3" json:"ask_count,omitempty"`
+	// Key of the ask that has waited longest.
+	AskKey string `protobuf:"bytes,4,opt,name=ask_key,json=askKey,proto3" json:"ask_key,omitempty"`
+	// When it came.
+	OldestAskNs int64 `protobuf:"varint,5,opt,name=oldest_ask_ns,json=oldestAskNs,proto3" json:"oldest_ask_ns,omitempty"`
+	// Its application.
+	ApplicationId string `protobuf:"bytes,6,opt,name=application_id,json=applicationId,proto3" json:"application_id,omitempty"`
+	// Full path of its queue.
+	Queue string `protobuf:"bytes,7,opt,name=queue,proto3" json:"queue,omitempty"`
+	// Its user.
+	User string `protobuf:"bytes,8,opt,name=user,proto3" json:"user,omitempty"`
+	// What keeps it from being placed first of all; of obstacles on nodes the one on most of them. Absent: nothing does.
+	Obstacle      *Blocker `protobuf:"bytes,9,opt,name=obstacle,proto3" json:"obstacle,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Wait) Reset() {
+	*x = Wait{}
+	mi := &file_kornel_v1_read_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Wait) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Wait) ProtoMessage() {}
+
+func (x *Wait) ProtoReflect() protoreflect.Message {
+	mi := &file_kornel_v1_read_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Wait.ProtoReflect.Descriptor instead.
+func (*Wait) Descriptor() ([]byte, []int) {
+	return file_kornel_v1_read_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *Wait) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *Wait) GetApplicationCount() int64 {
+	if x != nil {
+		return x.ApplicationCount
+	}
+	return 0
+}
+
+func (x *Wait) GetAskCount() int64 {
+	if x != nil {
+		return x.AskCount
+	}
+	return 0
+}
+
+func (x *Wait) GetAskKey() string {
+	if x != nil {
+		return x.AskKey
+	}
+	return ""
+}
+
+func (x *Wait) GetOldestAskNs() int64 {
+	if x != nil {
+		return x.OldestAskNs
+	}
+	return 0
+}
+
+func (x *Wait) GetApplicationId() string {
+	if x != nil {
+		return x.ApplicationId
+	}
+	return ""
+}
+
+func (x *Wait) GetQueue() string {
+	if x != nil {
+		return x.Queue
+	}
+	return ""
+}
+
+func (x *Wait) GetUser() string {
+	if x != nil {
+		return x.User
+	}
+	return ""
+}
+
+func (x *Wait) GetObstacle() *Blocker {
+	if x != nil {
+		return x.Obstacle
+	}
+	return nil
+}
+
 // Which application to read.
 type GetApplicationRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -855,7 +1110,7 @@ type GetApplicationRequest struct {
 
 func (x *GetApplicationRequest) Reset() {
 	*x = GetApplicationRequest{}
-	mi := &file_kornel_v1_read_proto_msgTypes[8]
+	mi := &file_kornel_v1_read_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -867,7 +1122,7 @@ func (x *GetApplicationRequest) String() string {
 func (*GetApplicationRequest) ProtoMessage() {}
 
 func (x *GetApplicationRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kornel_v1_read_proto_msgTypes[8]
+	mi := &file_kornel_v1_read_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -880,7 +1135,7 @@ func (x *GetApplicationRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetApplicationRequest.ProtoReflect.Descriptor instead.
 func (*GetApplicationRequest) Descriptor() ([]byte, []int) {
-	return file_kornel_v1_read_proto_rawDescGZIP(), []int{8}
+	return file_kornel_v1_read_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *GetApplicationRequest) GetPartition() string {
@@ -922,7 +1177,7 @@ type GetApplicationResponse struct {
 
 func (x *GetApplicationResponse) Reset() {
 	*x = GetApplicationResponse{}
-	mi := &file_kornel_v1_read_proto_msgTypes[9]
+	mi := &file_kornel_v1_read_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -934,7 +1189,7 @@ func (x *GetApplicationResponse) String() string {
 func (*GetApplicationResponse) ProtoMessage() {}
 
 func (x *GetApplicationResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kornel_v1_read_proto_msgTypes[9]
+	mi := &file_kornel_v1_read_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -947,7 +1202,7 @@ func (x *GetApplicationResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetApplicationResponse.ProtoReflect.Descriptor instead.
 func (*GetApplicationResponse) Descriptor() ([]byte, []int) {
-	return file_kornel_v1_read_proto_rawDescGZIP(), []int{9}
+	return file_kornel_v1_read_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *GetApplicationResponse) GetSummary() *ApplicationSummary {
@@ -1019,7 +1274,7 @@ type StateEntry struct {
 
 func (x *StateEntry) Reset() {
 	*x = StateEntry{}
-	mi := &file_kornel_v1_read_proto_msgTypes[10]
+	mi := &file_kornel_v1_read_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1031,7 +1286,7 @@ func (x *StateEntry) String() string {
 func (*StateEntry) ProtoMessage() {}
 
 func (x *StateEntry) ProtoReflect() protoreflect.Message {
-	mi := &file_kornel_v1_read_proto_msgTypes[10]
+	mi := &file_kornel_v1_read_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1044,7 +1299,7 @@ func (x *StateEntry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StateEntry.ProtoReflect.Descriptor instead.
 func (*StateEntry) Descriptor() ([]byte, []int) {
-	return file_kornel_v1_read_proto_rawDescGZIP(), []int{10}
+	return file_kornel_v1_read_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *StateEntry) GetAtNs() int64 {
@@ -1086,7 +1341,7 @@ type AskInfo struct {
 
 func (x *AskInfo) Reset() {
 	*x = AskInfo{}
-	mi := &file_kornel_v1_read_proto_msgTypes[11]
+	mi := &file_kornel_v1_read_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1098,7 +1353,7 @@ func (x *AskInfo) String() string {
 func (*AskInfo) ProtoMessage() {}
 
 func (x *AskInfo) ProtoReflect() protoreflect.Message {
-	mi := &file_kornel_v1_read_proto_msgTypes[11]
+	mi := &file_kornel_v1_read_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1111,7 +1366,7 @@ func (x *AskInfo) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AskInfo.ProtoReflect.Descriptor instead.
 func (*AskInfo) Descriptor() ([]byte, []int) {
-	return file_kornel_v1_read_proto_rawDescGZIP(), []int{11}
+	return file_kornel_v1_read_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *AskInfo) GetKey() string {
@@ -1195,7 +1450,7 @@ type AllocationInfo struct {
 
 func (x *AllocationInfo) Reset() {
 	*x = AllocationInfo{}
-	mi := &file_kornel_v1_read_proto_msgTypes[12]
+	mi := &file_kornel_v1_read_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1207,7 +1462,7 @@ func (x *AllocationInfo) String() string {
 func (*AllocationInfo) ProtoMessage() {}
 
 func (x *AllocationInfo) ProtoReflect() protoreflect.Message {
-	mi := &file_kornel_v1_read_proto_msgTypes[12]
+	mi := &file_kornel_v1_read_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1220,7 +1475,7 @@ func (x *AllocationInfo) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AllocationInfo.ProtoReflect.Descriptor instead.
 func (*AllocationInfo) Descriptor() ([]byte, []int) {
-	return file_kornel_v1_read_proto_rawDescGZIP(), []int{12}
+	return file_kornel_v1_read_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *AllocationInfo) GetKey() string {
@@ -1298,7 +1553,7 @@ type ListNodesRequest struct {
 
 func (x *ListNodesRequest) Reset() {
 	*x = ListNodesRequest{}
-	mi := &file_kornel_v1_read_proto_msgTypes[13]
+	mi := &file_kornel_v1_read_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1310,7 +1565,7 @@ func (x *ListNodesRequest) String() string {
 func (*ListNodesRequest) ProtoMessage() {}
 
 func (x *ListNodesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kornel_v1_read_proto_msgTypes[13]
+	mi := &file_kornel_v1_read_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1323,7 +1578,7 @@ func (x *ListNodesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListNodesRequest.ProtoReflect.Descriptor instead.
 func (*ListNodesRequest) Descriptor() ([]byte, []int) {
-	return file_kornel_v1_read_proto_rawDescGZIP(), []int{13}
+	return file_kornel_v1_read_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *ListNodesRequest) GetPartition() string {
@@ -1374,7 +1629,7 @@ type ListNodesResponse struct {
 
 func (x *ListNodesResponse) Reset() {
 	*x = ListNodesResponse{}
-	mi := &file_kornel_v1_read_proto_msgTypes[14]
+	mi := &file_kornel_v1_read_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1386,7 +1641,7 @@ func (x *ListNodesResponse) String() string {
 func (*ListNodesResponse) ProtoMessage() {}
 
 func (x *ListNodesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kornel_v1_read_proto_msgTypes[14]
+	mi := &file_kornel_v1_read_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1399,7 +1654,7 @@ func (x *ListNodesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListNodesResponse.ProtoReflect.Descriptor instead.
 func (*ListNodesResponse) Descriptor() ([]byte, []int) {
-	return file_kornel_v1_read_proto_rawDescGZIP(), []int{14}
+	return file_kornel_v1_read_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *ListNodesResponse) GetNodes() []*NodeSummary {
@@ -1445,7 +1700,7 @@ type NodeSummary struct {
 
 func (x *NodeSummary) Reset() {
 	*x = NodeSummary{}
-	mi := &file_kornel_v1_read_proto_msgTypes[15]
+	mi := &file_kornel_v1_read_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1457,7 +1712,7 @@ func (x *NodeSummary) String() string {
 func (*NodeSummary) ProtoMessage() {}
 
 func (x *NodeSummary) ProtoReflect() protoreflect.Message {
-	mi := &file_kornel_v1_read_proto_msgTypes[15]
+	mi := &file_kornel_v1_read_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1470,7 +1725,7 @@ func (x *NodeSummary) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeSummary.ProtoReflect.Descriptor instead.
 func (*NodeSummary) Descriptor() ([]byte, []int) {
-	return file_kornel_v1_read_proto_rawDescGZIP(), []int{15}
+	return file_kornel_v1_read_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *NodeSummary) GetNodeId() string {
@@ -1556,7 +1811,7 @@ type GetNodeRequest struct {
 
 func (x *GetNodeRequest) Reset() {
 	*x = GetNodeRequest{}
-	mi := &file_kornel_v1_read_proto_msgTypes[16]
+	mi := &file_kornel_v1_read_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1568,7 +1823,7 @@ func (x *GetNodeRequest) String() string {
 func (*GetNodeRequest) ProtoMessage() {}
 
 func (x *GetNodeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kornel_v1_read_proto_msgTypes[16]
+	mi := &file_kornel_v1_read_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1581,7 +1836,7 @@ func (x *GetNodeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetNodeRequest.ProtoReflect.Descriptor instead.
 func (*GetNodeRequest) Descriptor() ([]byte, []int) {
-	return file_kornel_v1_read_proto_rawDescGZIP(), []int{16}
+	return file_kornel_v1_read_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *GetNodeRequest) GetPartition() string {
@@ -1625,7 +1880,7 @@ type GetNodeResponse struct {
 
 func (x *GetNodeResponse) Reset() {
 	*x = GetNodeResponse{}
-	mi := &file_kornel_v1_read_proto_msgTypes[17]
+	mi := &file_kornel_v1_read_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1637,7 +1892,7 @@ func (x *GetNodeResponse) String() string {
 func (*GetNodeResponse) ProtoMessage() {}
 
 func (x *GetNodeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kornel_v1_read_proto_msgTypes[17]
+	mi := &file_kornel_v1_read_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1650,7 +1905,7 @@ func (x *GetNodeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetNodeResponse.ProtoReflect.Descriptor instead.
 func (*GetNodeResponse) Descriptor() ([]byte, []int) {
-	return file_kornel_v1_read_proto_rawDescGZIP(), []int{17}
+	return file_kornel_v1_read_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *GetNodeResponse) GetSummary() *NodeSummary {
@@ -1739,7 +1994,7 @@ type DeviceInfo struct {
 
 func (x *DeviceInfo) Reset() {
 	*x = DeviceInfo{}
-	mi := &file_kornel_v1_read_proto_msgTypes[18]
+	mi := &file_kornel_v1_read_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1751,7 +2006,7 @@ func (x *DeviceInfo) String() string {
 func (*DeviceInfo) ProtoMessage() {}
 
 func (x *DeviceInfo) ProtoReflect() protoreflect.Message {
-	mi := &file_kornel_v1_read_proto_msgTypes[18]
+	mi := &file_kornel_v1_read_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1764,7 +2019,7 @@ func (x *DeviceInfo) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeviceInfo.ProtoReflect.Descriptor instead.
 func (*DeviceInfo) Descriptor() ([]byte, []int) {
-	return file_kornel_v1_read_proto_rawDescGZIP(), []int{18}
+	return file_kornel_v1_read_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *DeviceInfo) GetDeviceId() string {
@@ -1831,7 +2086,7 @@ type DeviceHolder struct {
 
 func (x *DeviceHolder) Reset() {
 	*x = DeviceHolder{}
-	mi := &file_kornel_v1_read_proto_msgTypes[19]
+	mi := &file_kornel_v1_read_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1843,7 +2098,7 @@ func (x *DeviceHolder) String() string {
 func (*DeviceHolder) ProtoMessage() {}
 
 func (x *DeviceHolder) ProtoReflect() protoreflect.Message {
-	mi := &file_kornel_v1_read_proto_msgTypes[19]
+	mi := &file_kornel_v1_read_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1856,7 +2111,7 @@ func (x *DeviceHolder) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeviceHolder.ProtoReflect.Descriptor instead.
 func (*DeviceHolder) Descriptor() ([]byte, []int) {
-	return file_kornel_v1_read_proto_rawDescGZIP(), []int{19}
+	return file_kornel_v1_read_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *DeviceHolder) GetKey() string {
@@ -1897,7 +2152,7 @@ type ListDomainsRequest struct {
 
 func (x *ListDomainsRequest) Reset() {
 	*x = ListDomainsRequest{}
-	mi := &file_kornel_v1_read_proto_msgTypes[20]
+	mi := &file_kornel_v1_read_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1909,7 +2164,7 @@ func (x *ListDomainsRequest) String() string {
 func (*ListDomainsRequest) ProtoMessage() {}
 
 func (x *ListDomainsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kornel_v1_read_proto_msgTypes[20]
+	mi := &file_kornel_v1_read_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1922,7 +2177,7 @@ func (x *ListDomainsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListDomainsRequest.ProtoReflect.Descriptor instead.
 func (*ListDomainsRequest) Descriptor() ([]byte, []int) {
-	return file_kornel_v1_read_proto_rawDescGZIP(), []int{20}
+	return file_kornel_v1_read_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *ListDomainsRequest) GetPartition() string {
@@ -1968,7 +2223,7 @@ type ListDomainsResponse struct {
 
 func (x *ListDomainsResponse) Reset() {
 	*x = ListDomainsResponse{}
-	mi := &file_kornel_v1_read_proto_msgTypes[21]
+	mi := &file_kornel_v1_read_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1980,7 +2235,7 @@ func (x *ListDomainsResponse) String() string {
 func (*ListDomainsResponse) ProtoMessage() {}
 
 func (x *ListDomainsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kornel_v1_read_proto_msgTypes[21]
+	mi := &file_kornel_v1_read_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1993,7 +2248,7 @@ func (x *ListDomainsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListDomainsResponse.ProtoReflect.Descriptor instead.
 func (*ListDomainsResponse) Descriptor() ([]byte, []int) {
-	return file_kornel_v1_read_proto_rawDescGZIP(), []int{21}
+	return file_kornel_v1_read_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *ListDomainsResponse) GetLevels() []*TopologyLevel {
@@ -2038,7 +2293,7 @@ type ListClaimsRequest struct {
 
 func (x *ListClaimsRequest) Reset() {
 	*x = ListClaimsRequest{}
-	mi := &file_kornel_v1_read_proto_msgTypes[22]
+	mi := &file_kornel_v1_read_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2050,7 +2305,7 @@ func (x *ListClaimsRequest) String() string {
 func (*ListClaimsRequest) ProtoMessage() {}
 
 func (x *ListClaimsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kornel_v1_read_proto_msgTypes[22]
+	mi := &file_kornel_v1_read_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2063,7 +2318,7 @@ func (x *ListClaimsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListClaimsRequest.ProtoReflect.Descriptor instead.
 func (*ListClaimsRequest) Descriptor() ([]byte, []int) {
-	return file_kornel_v1_read_proto_rawDescGZIP(), []int{22}
+	return file_kornel_v1_read_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *ListClaimsRequest) GetPartition() string {
@@ -2121,7 +2376,7 @@ type ListClaimsResponse struct {
 
 func (x *ListClaimsResponse) Reset() {
 	*x = ListClaimsResponse{}
-	mi := &file_kornel_v1_read_proto_msgTypes[23]
+	mi := &file_kornel_v1_read_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2133,7 +2388,7 @@ func (x *ListClaimsResponse) String() string {
 func (*ListClaimsResponse) ProtoMessage() {}
 
 func (x *ListClaimsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kornel_v1_read_proto_msgTypes[23]
+	mi := &file_kornel_v1_read_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2146,7 +2401,7 @@ func (x *ListClaimsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListClaimsResponse.ProtoReflect.Descriptor instead.
 func (*ListClaimsResponse) Descriptor() ([]byte, []int) {
-	return file_kornel_v1_read_proto_rawDescGZIP(), []int{23}
+	return file_kornel_v1_read_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *ListClaimsResponse) GetClaims() []*ClaimInfo {
@@ -2202,7 +2457,7 @@ type ClaimInfo struct {
 
 func (x *ClaimInfo) Reset() {
 	*x = ClaimInfo{}
-	mi := &file_kornel_v1_read_proto_msgTypes[24]
+	mi := &file_kornel_v1_read_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2214,7 +2469,7 @@ func (x *ClaimInfo) String() string {
 func (*ClaimInfo) ProtoMessage() {}
 
 func (x *ClaimInfo) ProtoReflect() protoreflect.Message {
-	mi := &file_kornel_v1_read_proto_msgTypes[24]
+	mi := &file_kornel_v1_read_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2227,7 +2482,7 @@ func (x *ClaimInfo) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClaimInfo.ProtoReflect.Descriptor instead.
 func (*ClaimInfo) Descriptor() ([]byte, []int) {
-	return file_kornel_v1_read_proto_rawDescGZIP(), []int{24}
+	return file_kornel_v1_read_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *ClaimInfo) GetAllocationKey() string {
@@ -2347,7 +2602,7 @@ type TopologyLevel struct {
 
 func (x *TopologyLevel) Reset() {
 	*x = TopologyLevel{}
-	mi := &file_kornel_v1_read_proto_msgTypes[25]
+	mi := &file_kornel_v1_read_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2359,7 +2614,7 @@ func (x *TopologyLevel) String() string {
 func (*TopologyLevel) ProtoMessage() {}
 
 func (x *TopologyLevel) ProtoReflect() protoreflect.Message {
-	mi := &file_kornel_v1_read_proto_msgTypes[25]
+	mi := &file_kornel_v1_read_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2372,7 +2627,7 @@ func (x *TopologyLevel) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TopologyLevel.ProtoReflect.Descriptor instead.
 func (*TopologyLevel) Descriptor() ([]byte, []int) {
-	return file_kornel_v1_read_proto_rawDescGZIP(), []int{25}
+	return file_kornel_v1_read_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *TopologyLevel) GetName() string {
@@ -2435,7 +2690,7 @@ type DomainInfo struct {
 
 func (x *DomainInfo) Reset() {
 	*x = DomainInfo{}
-	mi := &file_kornel_v1_read_proto_msgTypes[26]
+	mi := &file_kornel_v1_read_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2447,7 +2702,7 @@ func (x *DomainInfo) String() string {
 func (*DomainInfo) ProtoMessage() {}
 
 func (x *DomainInfo) ProtoReflect() protoreflect.Message {
-	mi := &file_kornel_v1_read_proto_msgTypes[26]
+	mi := &file_kornel_v1_read_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2460,7 +2715,7 @@ func (x *DomainInfo) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DomainInfo.ProtoReflect.Descriptor instead.
 func (*DomainInfo) Descriptor() ([]byte, []int) {
-	return file_kornel_v1_read_proto_rawDescGZIP(), []int{26}
+	return file_kornel_v1_read_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *DomainInfo) GetLevel() string {
@@ -2528,7 +2783,7 @@ type GetHealthReportRequest struct {
 
 func (x *GetHealthReportRequest) Reset() {
 	*x = GetHealthReportRequest{}
-	mi := &file_kornel_v1_read_proto_msgTypes[27]
+	mi := &file_kornel_v1_read_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2540,7 +2795,7 @@ func (x *GetHealthReportRequest) String() string {
 func (*GetHealthReportRequest) ProtoMessage() {}
 
 func (x *GetHealthReportRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kornel_v1_read_proto_msgTypes[27]
+	mi := &file_kornel_v1_read_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2553,7 +2808,7 @@ func (x *GetHealthReportRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetHealthReportRequest.ProtoReflect.Descriptor instead.
 func (*GetHealthReportRequest) Descriptor() ([]byte, []int) {
-	return file_kornel_v1_read_proto_rawDescGZIP(), []int{27}
+	return file_kornel_v1_read_proto_rawDescGZIP(), []int{30}
 }
 
 // The report.
@@ -2571,7 +2826,7 @@ type GetHealthReportResponse struct {
 
 func (x *GetHealthReportResponse) Reset() {
 	*x = GetHealthReportResponse{}
-	mi := &file_kornel_v1_read_proto_msgTypes[28]
+	mi := &file_kornel_v1_read_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2583,7 +2838,7 @@ func (x *GetHealthReportResponse) String() string {
 func (*GetHealthReportResponse) ProtoMessage() {}
 
 func (x *GetHealthReportResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kornel_v1_read_proto_msgTypes[28]
+	mi := &file_kornel_v1_read_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2596,7 +2851,7 @@ func (x *GetHealthReportResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetHealthReportResponse.ProtoReflect.Descriptor instead.
 func (*GetHealthReportResponse) Descriptor() ([]byte, []int) {
-	return file_kornel_v1_read_proto_rawDescGZIP(), []int{28}
+	return file_kornel_v1_read_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *GetHealthReportResponse) GetHealthy() bool {
@@ -2637,7 +2892,7 @@ type HealthCheckResult struct {
 
 func (x *HealthCheckResult) Reset() {
 	*x = HealthCheckResult{}
-	mi := &file_kornel_v1_read_proto_msgTypes[29]
+	mi := &file_kornel_v1_read_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2649,7 +2904,7 @@ func (x *HealthCheckResult) String() string {
 func (*HealthCheckResult) ProtoMessage() {}
 
 func (x *HealthCheckResult) ProtoReflect() protoreflect.Message {
-	mi := &file_kornel_v1_read_proto_msgTypes[29]
+	mi := &file_kornel_v1_read_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2662,7 +2917,7 @@ func (x *HealthCheckResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HealthCheckResult.ProtoReflect.Descriptor instead.
 func (*HealthCheckResult) Descriptor() ([]byte, []int) {
-	return file_kornel_v1_read_proto_rawDescGZIP(), []int{29}
+	return file_kornel_v1_read_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *HealthCheckResult) GetName() string {
@@ -2708,7 +2963,7 @@ type ListRefusalsRequest struct {
 
 func (x *ListRefusalsRequest) Reset() {
 	*x = ListRefusalsRequest{}
-	mi := &file_kornel_v1_read_proto_msgTypes[30]
+	mi := &file_kornel_v1_read_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2720,7 +2975,7 @@ func (x *ListRefusalsRequest) String() string {
 func (*ListRefusalsRequest) ProtoMessage() {}
 
 func (x *ListRefusalsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kornel_v1_read_proto_msgTypes[30]
+	mi := &file_kornel_v1_read_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2733,7 +2988,7 @@ func (x *ListRefusalsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRefusalsRequest.ProtoReflect.Descriptor instead.
 func (*ListRefusalsRequest) Descriptor() ([]byte, []int) {
-	return file_kornel_v1_read_proto_rawDescGZIP(), []int{30}
+	return file_kornel_v1_read_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *ListRefusalsRequest) GetPartition() string {
@@ -2770,7 +3025,7 @@ type ListRefusalsResponse struct {
 
 func (x *ListRefusalsResponse) Reset() {
 	*x = ListRefusalsResponse{}
-	mi := &file_kornel_v1_read_proto_msgTypes[31]
+	mi := &file_kornel_v1_read_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2782,7 +3037,7 @@ func (x *ListRefusalsResponse) String() string {
 func (*ListRefusalsResponse) ProtoMessage() {}
 
 func (x *ListRefusalsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kornel_v1_read_proto_msgTypes[31]
+	mi := &file_kornel_v1_read_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2795,7 +3050,7 @@ func (x *ListRefusalsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRefusalsResponse.ProtoReflect.Descriptor instead.
 func (*ListRefusalsResponse) Descriptor() ([]byte, []int) {
-	return file_kornel_v1_read_proto_rawDescGZIP(), []int{31}
+	return file_kornel_v1_read_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *ListRefusalsResponse) GetRefusals() []*Refusal {
@@ -2843,7 +3098,7 @@ type Refusal struct {
 
 func (x *Refusal) Reset() {
 	*x = Refusal{}
-	mi := &file_kornel_v1_read_proto_msgTypes[32]
+	mi := &file_kornel_v1_read_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2855,7 +3110,7 @@ func (x *Refusal) String() string {
 func (*Refusal) ProtoMessage() {}
 
 func (x *Refusal) ProtoReflect() protoreflect.Message {
-	mi := &file_kornel_v1_read_proto_msgTypes[32]
+	mi := &file_kornel_v1_read_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2868,7 +3123,7 @@ func (x *Refusal) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Refusal.ProtoReflect.Descriptor instead.
 func (*Refusal) Descriptor() ([]byte, []int) {
-	return file_kornel_v1_read_proto_rawDescGZIP(), []int{32}
+	return file_kornel_v1_read_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *Refusal) GetNumber() int64 {
@@ -2963,7 +3218,7 @@ type FindNamesRequest struct {
 
 func (x *FindNamesRequest) Reset() {
 	*x = FindNamesRequest{}
-	mi := &file_kornel_v1_read_proto_msgTypes[33]
+	mi := &file_kornel_v1_read_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2975,7 +3230,7 @@ func (x *FindNamesRequest) String() string {
 func (*FindNamesRequest) ProtoMessage() {}
 
 func (x *FindNamesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kornel_v1_read_proto_msgTypes[33]
+	mi := &file_kornel_v1_read_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2988,7 +3243,7 @@ func (x *FindNamesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FindNamesRequest.ProtoReflect.Descriptor instead.
 func (*FindNamesRequest) Descriptor() ([]byte, []int) {
-	return file_kornel_v1_read_proto_rawDescGZIP(), []int{33}
+	return file_kornel_v1_read_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *FindNamesRequest) GetPartition() string {
@@ -3025,7 +3280,7 @@ type FindNamesResponse struct {
 
 func (x *FindNamesResponse) Reset() {
 	*x = FindNamesResponse{}
-	mi := &file_kornel_v1_read_proto_msgTypes[34]
+	mi := &file_kornel_v1_read_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3037,7 +3292,7 @@ func (x *FindNamesResponse) String() string {
 func (*FindNamesResponse) ProtoMessage() {}
 
 func (x *FindNamesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kornel_v1_read_proto_msgTypes[34]
+	mi := &file_kornel_v1_read_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3050,7 +3305,7 @@ func (x *FindNamesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FindNamesResponse.ProtoReflect.Descriptor instead.
 func (*FindNamesResponse) Descriptor() ([]byte, []int) {
-	return file_kornel_v1_read_proto_rawDescGZIP(), []int{34}
+	return file_kornel_v1_read_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *FindNamesResponse) GetFound() []*FoundName {
@@ -3084,7 +3339,7 @@ type FoundName struct {
 
 func (x *FoundName) Reset() {
 	*x = FoundName{}
-	mi := &file_kornel_v1_read_proto_msgTypes[35]
+	mi := &file_kornel_v1_read_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3096,7 +3351,7 @@ func (x *FoundName) String() string {
 func (*FoundName) ProtoMessage() {}
 
 func (x *FoundName) ProtoReflect() protoreflect.Message {
-	mi := &file_kornel_v1_read_proto_msgTypes[35]
+	mi := &file_kornel_v1_read_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3109,7 +3364,7 @@ func (x *FoundName) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FoundName.ProtoReflect.Descriptor instead.
 func (*FoundName) Descriptor() ([]byte, []int) {
-	return file_kornel_v1_read_proto_rawDescGZIP(), []int{35}
+	return file_kornel_v1_read_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *FoundName) GetKind() string {
@@ -3159,7 +3414,7 @@ type FindQueueRequest struct {
 
 func (x *FindQueueRequest) Reset() {
 	*x = FindQueueRequest{}
-	mi := &file_kornel_v1_read_proto_msgTypes[36]
+	mi := &file_kornel_v1_read_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3171,7 +3426,7 @@ func (x *FindQueueRequest) String() string {
 func (*FindQueueRequest) ProtoMessage() {}
 
 func (x *FindQueueRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kornel_v1_read_proto_msgTypes[36]
+	mi := &file_kornel_v1_read_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3184,7 +3439,7 @@ func (x *FindQueueRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FindQueueRequest.ProtoReflect.Descriptor instead.
 func (*FindQueueRequest) Descriptor() ([]byte, []int) {
-	return file_kornel_v1_read_proto_rawDescGZIP(), []int{36}
+	return file_kornel_v1_read_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *FindQueueRequest) GetPartition() string {
@@ -3239,7 +3494,7 @@ type FindQueueResponse struct {
 
 func (x *FindQueueResponse) Reset() {
 	*x = FindQueueResponse{}
-	mi := &file_kornel_v1_read_proto_msgTypes[37]
+	mi := &file_kornel_v1_read_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3251,7 +3506,7 @@ func (x *FindQueueResponse) String() string {
 func (*FindQueueResponse) ProtoMessage() {}
 
 func (x *FindQueueResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kornel_v1_read_proto_msgTypes[37]
+	mi := &file_kornel_v1_read_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3264,7 +3519,7 @@ func (x *FindQueueResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FindQueueResponse.ProtoReflect.Descriptor instead.
 func (*FindQueueResponse) Descriptor() ([]byte, []int) {
-	return file_kornel_v1_read_proto_rawDescGZIP(), []int{37}
+	return file_kornel_v1_read_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *FindQueueResponse) GetQueue() string {
@@ -3304,7 +3559,7 @@ type GetHoldsRequest struct {
 
 func (x *GetHoldsRequest) Reset() {
 	*x = GetHoldsRequest{}
-	mi := &file_kornel_v1_read_proto_msgTypes[38]
+	mi := &file_kornel_v1_read_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3316,7 +3571,7 @@ func (x *GetHoldsRequest) String() string {
 func (*GetHoldsRequest) ProtoMessage() {}
 
 func (x *GetHoldsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kornel_v1_read_proto_msgTypes[38]
+	mi := &file_kornel_v1_read_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3329,7 +3584,7 @@ func (x *GetHoldsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetHoldsRequest.ProtoReflect.Descriptor instead.
 func (*GetHoldsRequest) Descriptor() ([]byte, []int) {
-	return file_kornel_v1_read_proto_rawDescGZIP(), []int{38}
+	return file_kornel_v1_read_proto_rawDescGZIP(), []int{41}
 }
 
 // What is in force.
@@ -3347,7 +3602,7 @@ type GetHoldsResponse struct {
 
 func (x *GetHoldsResponse) Reset() {
 	*x = GetHoldsResponse{}
-	mi := &file_kornel_v1_read_proto_msgTypes[39]
+	mi := &file_kornel_v1_read_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3359,7 +3614,7 @@ func (x *GetHoldsResponse) String() string {
 func (*GetHoldsResponse) ProtoMessage() {}
 
 func (x *GetHoldsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kornel_v1_read_proto_msgTypes[39]
+	mi := &file_kornel_v1_read_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3372,7 +3627,7 @@ func (x *GetHoldsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetHoldsResponse.ProtoReflect.Descriptor instead.
 func (*GetHoldsResponse) Descriptor() ([]byte, []int) {
-	return file_kornel_v1_read_proto_rawDescGZIP(), []int{39}
+	return file_kornel_v1_read_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *GetHoldsResponse) GetDrainedNodes() []*HeldNode {
@@ -3415,7 +3670,7 @@ type HeldNode struct {
 
 func (x *HeldNode) Reset() {
 	*x = HeldNode{}
-	mi := &file_kornel_v1_read_proto_msgTypes[40]
+	mi := &file_kornel_v1_read_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3427,7 +3682,7 @@ func (x *HeldNode) String() string {
 func (*HeldNode) ProtoMessage() {}
 
 func (x *HeldNode) ProtoReflect() protoreflect.Message {
-	mi := &file_kornel_v1_read_proto_msgTypes[40]
+	mi := &file_kornel_v1_read_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3440,7 +3695,7 @@ func (x *HeldNode) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HeldNode.ProtoReflect.Descriptor instead.
 func (*HeldNode) Descriptor() ([]byte, []int) {
-	return file_kornel_v1_read_proto_rawDescGZIP(), []int{40}
+	return file_kornel_v1_read_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *HeldNode) GetPartition() string {
@@ -3495,7 +3750,7 @@ type HeldManager struct {
 
 func (x *HeldManager) Reset() {
 	*x = HeldManager{}
-	mi := &file_kornel_v1_read_proto_msgTypes[41]
+	mi := &file_kornel_v1_read_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3507,7 +3762,7 @@ func (x *HeldManager) String() string {
 func (*HeldManager) ProtoMessage() {}
 
 func (x *HeldManager) ProtoReflect() protoreflect.Message {
-	mi := &file_kornel_v1_read_proto_msgTypes[41]
+	mi := &file_kornel_v1_read_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3520,7 +3775,7 @@ func (x *HeldManager) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HeldManager.ProtoReflect.Descriptor instead.
 func (*HeldManager) Descriptor() ([]byte, []int) {
-	return file_kornel_v1_read_proto_rawDescGZIP(), []int{41}
+	return file_kornel_v1_read_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *HeldManager) GetRmId() string {
@@ -3568,7 +3823,7 @@ type HeldRollback struct {
 
 func (x *HeldRollback) Reset() {
 	*x = HeldRollback{}
-	mi := &file_kornel_v1_read_proto_msgTypes[42]
+	mi := &file_kornel_v1_read_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3580,7 +3835,7 @@ func (x *HeldRollback) String() string {
 func (*HeldRollback) ProtoMessage() {}
 
 func (x *HeldRollback) ProtoReflect() protoreflect.Message {
-	mi := &file_kornel_v1_read_proto_msgTypes[42]
+	mi := &file_kornel_v1_read_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3593,7 +3848,7 @@ func (x *HeldRollback) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HeldRollback.ProtoReflect.Descriptor instead.
 func (*HeldRollback) Descriptor() ([]byte, []int) {
-	return file_kornel_v1_read_proto_rawDescGZIP(), []int{42}
+	return file_kornel_v1_read_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *HeldRollback) GetVersion() int64 {
@@ -3633,7 +3888,7 @@ type ListPreemptionKindsRequest struct {
 
 func (x *ListPreemptionKindsRequest) Reset() {
 	*x = ListPreemptionKindsRequest{}
-	mi := &file_kornel_v1_read_proto_msgTypes[43]
+	mi := &file_kornel_v1_read_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3645,7 +3900,7 @@ func (x *ListPreemptionKindsRequest) String() string {
 func (*ListPreemptionKindsRequest) ProtoMessage() {}
 
 func (x *ListPreemptionKindsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kornel_v1_read_proto_msgTypes[43]
+	mi := &file_kornel_v1_read_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3658,7 +3913,7 @@ func (x *ListPreemptionKindsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListPreemptionKindsRequest.ProtoReflect.Descriptor instead.
 func (*ListPreemptionKindsRequest) Descriptor() ([]byte, []int) {
-	return file_kornel_v1_read_proto_rawDescGZIP(), []int{43}
+	return file_kornel_v1_read_proto_rawDescGZIP(), []int{46}
 }
 
 // Who decides about preemption.
@@ -3672,7 +3927,7 @@ type ListPreemptionKindsResponse struct {
 
 func (x *ListPreemptionKindsResponse) Reset() {
 	*x = ListPreemptionKindsResponse{}
-	mi := &file_kornel_v1_read_proto_msgTypes[44]
+	mi := &file_kornel_v1_read_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3684,7 +3939,7 @@ func (x *ListPreemptionKindsResponse) String() string {
 func (*ListPreemptionKindsResponse) ProtoMessage() {}
 
 func (x *ListPreemptionKindsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kornel_v1_read_proto_msgTypes[44]
+	mi := &file_kornel_v1_read_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3697,7 +3952,7 @@ func (x *ListPreemptionKindsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListPreemptionKindsResponse.ProtoReflect.Descriptor instead.
 func (*ListPreemptionKindsResponse) Descriptor() ([]byte, []int) {
-	return file_kornel_v1_read_proto_rawDescGZIP(), []int{44}
+	return file_kornel_v1_read_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *ListPreemptionKindsResponse) GetKinds() []*PreemptionKind {
@@ -3726,7 +3981,7 @@ type PreemptionKind struct {
 
 func (x *PreemptionKind) Reset() {
 	*x = PreemptionKind{}
-	mi := &file_kornel_v1_read_proto_msgTypes[45]
+	mi := &file_kornel_v1_read_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3738,7 +3993,7 @@ func (x *PreemptionKind) String() string {
 func (*PreemptionKind) ProtoMessage() {}
 
 func (x *PreemptionKind) ProtoReflect() protoreflect.Message {
-	mi := &file_kornel_v1_read_proto_msgTypes[45]
+	mi := &file_kornel_v1_read_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3751,7 +4006,7 @@ func (x *PreemptionKind) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PreemptionKind.ProtoReflect.Descriptor instead.
 func (*PreemptionKind) Descriptor() ([]byte, []int) {
-	return file_kornel_v1_read_proto_rawDescGZIP(), []int{45}
+	return file_kornel_v1_read_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *PreemptionKind) GetName() string {
@@ -3802,7 +4057,7 @@ type PreemptionEnding struct {
 
 func (x *PreemptionEnding) Reset() {
 	*x = PreemptionEnding{}
-	mi := &file_kornel_v1_read_proto_msgTypes[46]
+	mi := &file_kornel_v1_read_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3814,7 +4069,7 @@ func (x *PreemptionEnding) String() string {
 func (*PreemptionEnding) ProtoMessage() {}
 
 func (x *PreemptionEnding) ProtoReflect() protoreflect.Message {
-	mi := &file_kornel_v1_read_proto_msgTypes[46]
+	mi := &file_kornel_v1_read_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3827,7 +4082,7 @@ func (x *PreemptionEnding) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PreemptionEnding.ProtoReflect.Descriptor instead.
 func (*PreemptionEnding) Descriptor() ([]byte, []int) {
-	return file_kornel_v1_read_proto_rawDescGZIP(), []int{46}
+	return file_kornel_v1_read_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *PreemptionEnding) GetLeaves() bool {
@@ -3848,7 +4103,7 @@ var File_kornel_v1_read_proto protoreflect.FileDescriptor
 
 const file_kornel_v1_read_proto_rawDesc = "" +
 	"\n" +
-	"\x14kornel/v1/read.proto\x12\tkornel.v1\"\x81\x01\n" +
+	"\x14kornel/v1/read.proto\x12\tkornel.v1\x1a\x17kornel/v1/explain.proto\"\x81\x01\n" +
 	"\x11ListQueuesRequest\x12\x1c\n" +
 	"\tpartition\x18\x01 \x01(\tR\tpartition\x12\x12\n" +
 	"\x04path\x18\x02 \x01(\tR\x04path\x12\x1b\n" +
@@ -3942,7 +4197,27 @@ const file_kornel_v1_read_proto_rawDesc = "" +
 	"\x05value\x18\x02 \x01(\x03R\x05value:\x028\x01\x1a:\n" +
 	"\fPendingEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\x03R\x05value:\x028\x01\"\\\n" +
+	"\x05value\x18\x02 \x01(\x03R\x05value:\x028\x01\"\x80\x01\n" +
+	"\x10ListWaitsRequest\x12\x1c\n" +
+	"\tpartition\x18\x01 \x01(\tR\tpartition\x12\x0e\n" +
+	"\x02by\x18\x02 \x01(\tR\x02by\x12\x14\n" +
+	"\x05queue\x18\x03 \x01(\tR\x05queue\x12\x12\n" +
+	"\x04user\x18\x04 \x01(\tR\x04user\x12\x14\n" +
+	"\x05limit\x18\x05 \x01(\x05R\x05limit\"Y\n" +
+	"\x11ListWaitsResponse\x12%\n" +
+	"\x05waits\x18\x01 \x03(\v2\x0f.kornel.v1.WaitR\x05waits\x12\x1d\n" +
+	"\n" +
+	"wait_count\x18\x02 \x01(\x03R\twaitCount\"\xa2\x02\n" +
+	"\x04Wait\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12+\n" +
+	"\x11application_count\x18\x02 \x01(\x03R\x10applicationCount\x12\x1b\n" +
+	"\task_count\x18\x03 \x01(\x03R\baskCount\x12\x17\n" +
+	"\aask_key\x18\x04 \x01(\tR\x06askKey\x12\"\n" +
+	"\roldest_ask_ns\x18\x05 \x01(\x03R\voldestAskNs\x12%\n" +
+	"\x0eapplication_id\x18\x06 \x01(\tR\rapplicationId\x12\x14\n" +
+	"\x05queue\x18\a \x01(\tR\x05queue\x12\x12\n" +
+	"\x04user\x18\b \x01(\tR\x04user\x12.\n" +
+	"\bobstacle\x18\t \x01(\v2\x12.kornel.v1.BlockerR\bobstacle\"\\\n" +
 	"\x15GetApplicationRequest\x12\x1c\n" +
 	"\tpartition\x18\x01 \x01(\tR\tpartition\x12%\n" +
 	"\x0eapplication_id\x18\x02 \x01(\tR\rapplicationId\"\xbf\x03\n" +
@@ -4238,13 +4513,14 @@ const file_kornel_v1_read_proto_rawDesc = "" +
 	"\x10REFUSAL_KIND_ASK\x10\x01\x12\x1c\n" +
 	"\x18REFUSAL_KIND_APPLICATION\x10\x02\x12\x15\n" +
 	"\x11REFUSAL_KIND_NODE\x10\x03\x12\x1e\n" +
-	"\x1aREFUSAL_KIND_CONFIGURATION\x10\x042\xda\b\n" +
+	"\x1aREFUSAL_KIND_CONFIGURATION\x10\x042\xa2\t\n" +
 	"\vReadService\x12I\n" +
 	"\n" +
 	"ListQueues\x12\x1c.kornel.v1.ListQueuesRequest\x1a\x1d.kornel.v1.ListQueuesResponse\x12C\n" +
 	"\bGetQueue\x12\x1a.kornel.v1.GetQueueRequest\x1a\x1b.kornel.v1.GetQueueResponse\x12[\n" +
 	"\x10ListApplications\x12\".kornel.v1.ListApplicationsRequest\x1a#.kornel.v1.ListApplicationsResponse\x12U\n" +
 	"\x0eGetApplication\x12 .kornel.v1.GetApplicationRequest\x1a!.kornel.v1.GetApplicationResponse\x12F\n" +
+	"\tListWaits\x12\x1b.kornel.v1.ListWaitsRequest\x1a\x1c.kornel.v1.ListWaitsResponse\x12F\n" +
 	"\tListNodes\x12\x1b.kornel.v1.ListNodesRequest\x1a\x1c.kornel.v1.ListNodesResponse\x12@\n" +
 	"\aGetNode\x12\x19.kornel.v1.GetNodeRequest\x1a\x1a.kornel.v1.GetNodeResponse\x12L\n" +
 	"\vListDomains\x12\x1d.kornel.v1.ListDomainsRequest\x1a\x1e.kornel.v1.ListDomainsResponse\x12I\n" +
@@ -4270,7 +4546,7 @@ func file_kornel_v1_read_proto_rawDescGZIP() []byte {
 }
 
 var file_kornel_v1_read_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_kornel_v1_read_proto_msgTypes = make([]protoimpl.MessageInfo, 74)
+var file_kornel_v1_read_proto_msgTypes = make([]protoimpl.MessageInfo, 77)
 var file_kornel_v1_read_proto_goTypes = []any{
 	(ApplicationKind)(0),                // 0: kornel.v1.ApplicationKind
 	(RefusalKind)(0),                    // 1: kornel.v1.RefusalKind
@@ -4282,160 +4558,168 @@ var file_kornel_v1_read_proto_goTypes = []any{
 	(*ListApplicationsRequest)(nil),     // 7: kornel.v1.ListApplicationsRequest
 	(*ListApplicationsResponse)(nil),    // 8: kornel.v1.ListApplicationsResponse
 	(*ApplicationSummary)(nil),          // 9: kornel.v1.ApplicationSummary
-	(*GetApplicationRequest)(nil),       // 10: kornel.v1.GetApplicationRequest
-	(*GetApplicationResponse)(nil),      // 11: kornel.v1.GetApplicationResponse
-	(*StateEntry)(nil),                  // 12: kornel.v1.StateEntry
-	(*AskInfo)(nil),                     // 13: kornel.v1.AskInfo
-	(*AllocationInfo)(nil),              // 14: kornel.v1.AllocationInfo
-	(*ListNodesRequest)(nil),            // 15: kornel.v1.ListNodesRequest
-	(*ListNodesResponse)(nil),           // 16: kornel.v1.ListNodesResponse
-	(*NodeSummary)(nil),                 // 17: kornel.v1.NodeSummary
-	(*GetNodeRequest)(nil),              // 18: kornel.v1.GetNodeRequest
-	(*GetNodeResponse)(nil),             // 19: kornel.v1.GetNodeResponse
-	(*DeviceInfo)(nil),                  // 20: kornel.v1.DeviceInfo
-	(*DeviceHolder)(nil),                // 21: kornel.v1.DeviceHolder
-	(*ListDomainsRequest)(nil),          // 22: kornel.v1.ListDomainsRequest
-	(*ListDomainsResponse)(nil),         // 23: kornel.v1.ListDomainsResponse
-	(*ListClaimsRequest)(nil),           // 24: kornel.v1.ListClaimsRequest
-	(*ListClaimsResponse)(nil),          // 25: kornel.v1.ListClaimsResponse
-	(*ClaimInfo)(nil),                   // 26: kornel.v1.ClaimInfo
-	(*TopologyLevel)(nil),               // 27: kornel.v1.TopologyLevel
-	(*DomainInfo)(nil),                  // 28: kornel.v1.DomainInfo
-	(*GetHealthReportRequest)(nil),      // 29: kornel.v1.GetHealthReportRequest
-	(*GetHealthReportResponse)(nil),     // 30: kornel.v1.GetHealthReportResponse
-	(*HealthCheckResult)(nil),           // 31: kornel.v1.HealthCheckResult
-	(*ListRefusalsRequest)(nil),         // 32: kornel.v1.ListRefusalsRequest
-	(*ListRefusalsResponse)(nil),        // 33: kornel.v1.ListRefusalsResponse
-	(*Refusal)(nil),                     // 34: kornel.v1.Refusal
-	(*FindNamesRequest)(nil),            // 35: kornel.v1.FindNamesRequest
-	(*FindNamesResponse)(nil),           // 36: kornel.v1.FindNamesResponse
-	(*FoundName)(nil),                   // 37: kornel.v1.FoundName
-	(*FindQueueRequest)(nil),            // 38: kornel.v1.FindQueueRequest
-	(*FindQueueResponse)(nil),           // 39: kornel.v1.FindQueueResponse
-	(*GetHoldsRequest)(nil),             // 40: kornel.v1.GetHoldsRequest
-	(*GetHoldsResponse)(nil),            // 41: kornel.v1.GetHoldsResponse
-	(*HeldNode)(nil),                    // 42: kornel.v1.HeldNode
-	(*HeldManager)(nil),                 // 43: kornel.v1.HeldManager
-	(*HeldRollback)(nil),                // 44: kornel.v1.HeldRollback
-	(*ListPreemptionKindsRequest)(nil),  // 45: kornel.v1.ListPreemptionKindsRequest
-	(*ListPreemptionKindsResponse)(nil), // 46: kornel.v1.ListPreemptionKindsResponse
-	(*PreemptionKind)(nil),              // 47: kornel.v1.PreemptionKind
-	(*PreemptionEnding)(nil),            // 48: kornel.v1.PreemptionEnding
-	nil,                                 // 49: kornel.v1.QueueInfo.GuaranteedEntry
-	nil,                                 // 50: kornel.v1.QueueInfo.MaxEntry
-	nil,                                 // 51: kornel.v1.QueueInfo.UsedEntry
-	nil,                                 // 52: kornel.v1.QueueInfo.PendingEntry
-	nil,                                 // 53: kornel.v1.QueueInfo.PreemptingEntry
-	nil,                                 // 54: kornel.v1.QueueInfo.HeadroomEntry
-	nil,                                 // 55: kornel.v1.QueueInfo.PropertiesEntry
-	nil,                                 // 56: kornel.v1.ApplicationSummary.UsedEntry
-	nil,                                 // 57: kornel.v1.ApplicationSummary.PlaceholderEntry
-	nil,                                 // 58: kornel.v1.ApplicationSummary.PendingEntry
-	nil,                                 // 59: kornel.v1.GetApplicationResponse.MaxUsedEntry
-	nil,                                 // 60: kornel.v1.AskInfo.ResourcesEntry
-	nil,                                 // 61: kornel.v1.AllocationInfo.ResourcesEntry
-	nil,                                 // 62: kornel.v1.NodeSummary.CapacityEntry
-	nil,                                 // 63: kornel.v1.NodeSummary.AllocatedEntry
-	nil,                                 // 64: kornel.v1.NodeSummary.OccupiedEntry
-	nil,                                 // 65: kornel.v1.NodeSummary.AvailableEntry
-	nil,                                 // 66: kornel.v1.NodeSummary.StrandedEntry
-	nil,                                 // 67: kornel.v1.GetNodeResponse.AttributesEntry
-	nil,                                 // 68: kornel.v1.ClaimInfo.HeldEntry
-	nil,                                 // 69: kornel.v1.ClaimInfo.MissingEntry
-	nil,                                 // 70: kornel.v1.DomainInfo.CapacityEntry
-	nil,                                 // 71: kornel.v1.DomainInfo.FreeEntry
-	nil,                                 // 72: kornel.v1.DomainInfo.HeldEntry
-	nil,                                 // 73: kornel.v1.ListRefusalsResponse.CountsEntry
-	nil,                                 // 74: kornel.v1.FindQueueRequest.TagsEntry
-	nil,                                 // 75: kornel.v1.PreemptionKind.OutcomesEntry
+	(*ListWaitsRequest)(nil),            // 10: kornel.v1.ListWaitsRequest
+	(*ListWaitsResponse)(nil),           // 11: kornel.v1.ListWaitsResponse
+	(*Wait)(nil),                        // 12: kornel.v1.Wait
+	(*GetApplicationRequest)(nil),       // 13: kornel.v1.GetApplicationRequest
+	(*GetApplicationResponse)(nil),      // 14: kornel.v1.GetApplicationResponse
+	(*StateEntry)(nil),                  // 15: kornel.v1.StateEntry
+	(*AskInfo)(nil),                     // 16: kornel.v1.AskInfo
+	(*AllocationInfo)(nil),              // 17: kornel.v1.AllocationInfo
+	(*ListNodesRequest)(nil),            // 18: kornel.v1.ListNodesRequest
+	(*ListNodesResponse)(nil),           // 19: kornel.v1.ListNodesResponse
+	(*NodeSummary)(nil),                 // 20: kornel.v1.NodeSummary
+	(*GetNodeRequest)(nil),              // 21: kornel.v1.GetNodeRequest
+	(*GetNodeResponse)(nil),             // 22: kornel.v1.GetNodeResponse
+	(*DeviceInfo)(nil),                  // 23: kornel.v1.DeviceInfo
+	(*DeviceHolder)(nil),                // 24: kornel.v1.DeviceHolder
+	(*ListDomainsRequest)(nil),          // 25: kornel.v1.ListDomainsRequest
+	(*ListDomainsResponse)(nil),         // 26: kornel.v1.ListDomainsResponse
+	(*ListClaimsRequest)(nil),           // 27: kornel.v1.ListClaimsRequest
+	(*ListClaimsResponse)(nil),          // 28: kornel.v1.ListClaimsResponse
+	(*ClaimInfo)(nil),                   // 29: kornel.v1.ClaimInfo
+	(*TopologyLevel)(nil),               // 30: kornel.v1.TopologyLevel
+	(*DomainInfo)(nil),                  // 31: kornel.v1.DomainInfo
+	(*GetHealthReportRequest)(nil),      // 32: kornel.v1.GetHealthReportRequest
+	(*GetHealthReportResponse)(nil),     // 33: kornel.v1.GetHealthReportResponse
+	(*HealthCheckResult)(nil),           // 34: kornel.v1.HealthCheckResult
+	(*ListRefusalsRequest)(nil),         // 35: kornel.v1.ListRefusalsRequest
+	(*ListRefusalsResponse)(nil),        // 36: kornel.v1.ListRefusalsResponse
+	(*Refusal)(nil),                     // 37: kornel.v1.Refusal
+	(*FindNamesRequest)(nil),            // 38: kornel.v1.FindNamesRequest
+	(*FindNamesResponse)(nil),           // 39: kornel.v1.FindNamesResponse
+	(*FoundName)(nil),                   // 40: kornel.v1.FoundName
+	(*FindQueueRequest)(nil),            // 41: kornel.v1.FindQueueRequest
+	(*FindQueueResponse)(nil),           // 42: kornel.v1.FindQueueResponse
+	(*GetHoldsRequest)(nil),             // 43: kornel.v1.GetHoldsRequest
+	(*GetHoldsResponse)(nil),            // 44: kornel.v1.GetHoldsResponse
+	(*HeldNode)(nil),                    // 45: kornel.v1.HeldNode
+	(*HeldManager)(nil),                 // 46: kornel.v1.HeldManager
+	(*HeldRollback)(nil),                // 47: kornel.v1.HeldRollback
+	(*ListPreemptionKindsRequest)(nil),  // 48: kornel.v1.ListPreemptionKindsRequest
+	(*ListPreemptionKindsResponse)(nil), // 49: kornel.v1.ListPreemptionKindsResponse
+	(*PreemptionKind)(nil),              // 50: kornel.v1.PreemptionKind
+	(*PreemptionEnding)(nil),            // 51: kornel.v1.PreemptionEnding
+	nil,                                 // 52: kornel.v1.QueueInfo.GuaranteedEntry
+	nil,                                 // 53: kornel.v1.QueueInfo.MaxEntry
+	nil,                                 // 54: kornel.v1.QueueInfo.UsedEntry
+	nil,                                 // 55: kornel.v1.QueueInfo.PendingEntry
+	nil,                                 // 56: kornel.v1.QueueInfo.PreemptingEntry
+	nil,                                 // 57: kornel.v1.QueueInfo.HeadroomEntry
+	nil,                                 // 58: kornel.v1.QueueInfo.PropertiesEntry
+	nil,                                 // 59: kornel.v1.ApplicationSummary.UsedEntry
+	nil,                                 // 60: kornel.v1.ApplicationSummary.PlaceholderEntry
+	nil,                                 // 61: kornel.v1.ApplicationSummary.PendingEntry
+	nil,                                 // 62: kornel.v1.GetApplicationResponse.MaxUsedEntry
+	nil,                                 // 63: kornel.v1.AskInfo.ResourcesEntry
+	nil,                                 // 64: kornel.v1.AllocationInfo.ResourcesEntry
+	nil,                                 // 65: kornel.v1.NodeSummary.CapacityEntry
+	nil,                                 // 66: kornel.v1.NodeSummary.AllocatedEntry
+	nil,                                 // 67: kornel.v1.NodeSummary.OccupiedEntry
+	nil,                                 // 68: kornel.v1.NodeSummary.AvailableEntry
+	nil,                                 // 69: kornel.v1.NodeSummary.StrandedEntry
+	nil,                                 // 70: kornel.v1.GetNodeResponse.AttributesEntry
+	nil,                                 // 71: kornel.v1.ClaimInfo.HeldEntry
+	nil,                                 // 72: kornel.v1.ClaimInfo.MissingEntry
+	nil,                                 // 73: kornel.v1.DomainInfo.CapacityEntry
+	nil,                                 // 74: kornel.v1.DomainInfo.FreeEntry
+	nil,                                 // 75: kornel.v1.DomainInfo.HeldEntry
+	nil,                                 // 76: kornel.v1.ListRefusalsResponse.CountsEntry
+	nil,                                 // 77: kornel.v1.FindQueueRequest.TagsEntry
+	nil,                                 // 78: kornel.v1.PreemptionKind.OutcomesEntry
+	(*Blocker)(nil),                     // 79: kornel.v1.Blocker
 }
 var file_kornel_v1_read_proto_depIdxs = []int32{
 	6,  // 0: kornel.v1.ListQueuesResponse.queues:type_name -> kornel.v1.QueueInfo
 	6,  // 1: kornel.v1.GetQueueResponse.queue:type_name -> kornel.v1.QueueInfo
-	49, // 2: kornel.v1.QueueInfo.guaranteed:type_name -> kornel.v1.QueueInfo.GuaranteedEntry
-	50, // 3: kornel.v1.QueueInfo.max:type_name -> kornel.v1.QueueInfo.MaxEntry
-	51, // 4: kornel.v1.QueueInfo.used:type_name -> kornel.v1.QueueInfo.UsedEntry
-	52, // 5: kornel.v1.QueueInfo.pending:type_name -> kornel.v1.QueueInfo.PendingEntry
-	53, // 6: kornel.v1.QueueInfo.preempting:type_name -> kornel.v1.QueueInfo.PreemptingEntry
-	54, // 7: kornel.v1.QueueInfo.headroom:type_name -> kornel.v1.QueueInfo.HeadroomEntry
-	55, // 8: kornel.v1.QueueInfo.properties:type_name -> kornel.v1.QueueInfo.PropertiesEntry
+	52, // 2: kornel.v1.QueueInfo.guaranteed:type_name -> kornel.v1.QueueInfo.GuaranteedEntry
+	53, // 3: kornel.v1.QueueInfo.max:type_name -> kornel.v1.QueueInfo.MaxEntry
+	54, // 4: kornel.v1.QueueInfo.used:type_name -> kornel.v1.QueueInfo.UsedEntry
+	55, // 5: kornel.v1.QueueInfo.pending:type_name -> kornel.v1.QueueInfo.PendingEntry
+	56, // 6: kornel.v1.QueueInfo.preempting:type_name -> kornel.v1.QueueInfo.PreemptingEntry
+	57, // 7: kornel.v1.QueueInfo.headroom:type_name -> kornel.v1.QueueInfo.HeadroomEntry
+	58, // 8: kornel.v1.QueueInfo.properties:type_name -> kornel.v1.QueueInfo.PropertiesEntry
 	0,  // 9: kornel.v1.ListApplicationsRequest.kind:type_name -> kornel.v1.ApplicationKind
 	9,  // 10: kornel.v1.ListApplicationsResponse.applications:type_name -> kornel.v1.ApplicationSummary
-	56, // 11: kornel.v1.ApplicationSummary.used:type_name -> kornel.v1.ApplicationSummary.UsedEntry
-	57, // 12: kornel.v1.ApplicationSummary.placeholder:type_name -> kornel.v1.ApplicationSummary.PlaceholderEntry
-	58, // 13: kornel.v1.ApplicationSummary.pending:type_name -> kornel.v1.ApplicationSummary.PendingEntry
-	9,  // 14: kornel.v1.GetApplicationResponse.summary:type_name -> kornel.v1.ApplicationSummary
-	59, // 15: kornel.v1.GetApplicationResponse.max_used:type_name -> kornel.v1.GetApplicationResponse.MaxUsedEntry
-	12, // 16: kornel.v1.GetApplicationResponse.states:type_name -> kornel.v1.StateEntry
-	13, // 17: kornel.v1.GetApplicationResponse.asks:type_name -> kornel.v1.AskInfo
-	14, // 18: kornel.v1.GetApplicationResponse.allocations:type_name -> kornel.v1.AllocationInfo
-	60, // 19: kornel.v1.AskInfo.resources:type_name -> kornel.v1.AskInfo.ResourcesEntry
-	61, // 20: kornel.v1.AllocationInfo.resources:type_name -> kornel.v1.AllocationInfo.ResourcesEntry
-	17, // 21: kornel.v1.ListNodesResponse.nodes:type_name -> kornel.v1.NodeSummary
-	62, // 22: kornel.v1.NodeSummary.capacity:type_name -> kornel.v1.NodeSummary.CapacityEntry
-	63, // 23: kornel.v1.NodeSummary.allocated:type_name -> kornel.v1.NodeSummary.AllocatedEntry
-	64, // 24: kornel.v1.NodeSummary.occupied:type_name -> kornel.v1.NodeSummary.OccupiedEntry
-	65, // 25: kornel.v1.NodeSummary.available:type_name -> kornel.v1.NodeSummary.AvailableEntry
-	66, // 26: kornel.v1.NodeSummary.stranded:type_name -> kornel.v1.NodeSummary.StrandedEntry
-	17, // 27: kornel.v1.GetNodeResponse.summary:type_name -> kornel.v1.NodeSummary
-	67, // 28: kornel.v1.GetNodeResponse.attributes:type_name -> kornel.v1.GetNodeResponse.AttributesEntry
-	14, // 29: kornel.v1.GetNodeResponse.allocations:type_name -> kornel.v1.AllocationInfo
-	20, // 30: kornel.v1.GetNodeResponse.devices:type_name -> kornel.v1.DeviceInfo
-	21, // 31: kornel.v1.DeviceInfo.holders:type_name -> kornel.v1.DeviceHolder
-	27, // 32: kornel.v1.ListDomainsResponse.levels:type_name -> kornel.v1.TopologyLevel
-	28, // 33: kornel.v1.ListDomainsResponse.domains:type_name -> kornel.v1.DomainInfo
-	26, // 34: kornel.v1.ListClaimsResponse.claims:type_name -> kornel.v1.ClaimInfo
-	68, // 35: kornel.v1.ClaimInfo.held:type_name -> kornel.v1.ClaimInfo.HeldEntry
-	69, // 36: kornel.v1.ClaimInfo.missing:type_name -> kornel.v1.ClaimInfo.MissingEntry
-	70, // 37: kornel.v1.DomainInfo.capacity:type_name -> kornel.v1.DomainInfo.CapacityEntry
-	71, // 38: kornel.v1.DomainInfo.free:type_name -> kornel.v1.DomainInfo.FreeEntry
-	72, // 39: kornel.v1.DomainInfo.held:type_name -> kornel.v1.DomainInfo.HeldEntry
-	31, // 40: kornel.v1.GetHealthReportResponse.checks:type_name -> kornel.v1.HealthCheckResult
-	1,  // 41: kornel.v1.ListRefusalsRequest.kind:type_name -> kornel.v1.RefusalKind
-	34, // 42: kornel.v1.ListRefusalsResponse.refusals:type_name -> kornel.v1.Refusal
-	73, // 43: kornel.v1.ListRefusalsResponse.counts:type_name -> kornel.v1.ListRefusalsResponse.CountsEntry
-	1,  // 44: kornel.v1.Refusal.kind:type_name -> kornel.v1.RefusalKind
-	37, // 45: kornel.v1.FindNamesResponse.found:type_name -> kornel.v1.FoundName
-	74, // 46: kornel.v1.FindQueueRequest.tags:type_name -> kornel.v1.FindQueueRequest.TagsEntry
-	42, // 47: kornel.v1.GetHoldsResponse.drained_nodes:type_name -> kornel.v1.HeldNode
-	43, // 48: kornel.v1.GetHoldsResponse.manager:type_name -> kornel.v1.HeldManager
-	44, // 49: kornel.v1.GetHoldsResponse.rollback:type_name -> kornel.v1.HeldRollback
-	47, // 50: kornel.v1.ListPreemptionKindsResponse.kinds:type_name -> kornel.v1.PreemptionKind
-	75, // 51: kornel.v1.PreemptionKind.outcomes:type_name -> kornel.v1.PreemptionKind.OutcomesEntry
-	48, // 52: kornel.v1.PreemptionKind.OutcomesEntry.value:type_name -> kornel.v1.PreemptionEnding
-	2,  // 53: kornel.v1.ReadService.ListQueues:input_type -> kornel.v1.ListQueuesRequest
-	4,  // 54: kornel.v1.ReadService.GetQueue:input_type -> kornel.v1.GetQueueRequest
-	7,  // 55: kornel.v1.ReadService.ListApplications:input_type -> kornel.v1.ListApplicationsRequest
-	10, // 56: kornel.v1.ReadService.GetApplication:input_type -> kornel.v1.GetApplicationRequest
-	15, // 57: kornel.v1.ReadService.ListNodes:input_type -> kornel.v1.ListNodesRequest
-	18, // 58: kornel.v1.ReadService.GetNode:input_type -> kornel.v1.GetNodeRequest
-	22, // 59: kornel.v1.ReadService.ListDomains:input_type -> kornel.v1.ListDomainsRequest
-	24, // 60: kornel.v1.ReadService.ListClaims:input_type -> kornel.v1.ListClaimsRequest
-	29, // 61: kornel.v1.ReadService.GetHealthReport:input_type -> kornel.v1.GetHealthReportRequest
-	32, // 62: kornel.v1.ReadService.ListRefusals:input_type -> kornel.v1.ListRefusalsRequest
-	35, // 63: kornel.v1.ReadService.FindNames:input_type -> kornel.v1.FindNamesRequest
-	38, // 64: kornel.v1.ReadService.FindQueue:input_type -> kornel.v1.FindQueueRequest
-	40, // 65: kornel.v1.ReadService.GetHolds:input_type -> kornel.v1.GetHoldsRequest
-	45, // 66: kornel.v1.ReadService.ListPreemptionKinds:input_type -> kornel.v1.ListPreemptionKindsRequest
-	3,  // 67: kornel.v1.ReadService.ListQueues:output_type -> kornel.v1.ListQueuesResponse
-	5,  // 68: kornel.v1.ReadService.GetQueue:output_type -> kornel.v1.GetQueueResponse
-	8,  // 69: kornel.v1.ReadService.ListApplications:output_type -> kornel.v1.ListApplicationsResponse
-	11, // 70: kornel.v1.ReadService.GetApplication:output_type -> kornel.v1.GetApplicationResponse
-	16, // 71: kornel.v1.ReadService.ListNodes:output_type -> kornel.v1.ListNodesResponse
-	19, // 72: kornel.v1.ReadService.GetNode:output_type -> kornel.v1.GetNodeResponse
-	23, // 73: kornel.v1.ReadService.ListDomains:output_type -> kornel.v1.ListDomainsResponse
-	25, // 74: kornel.v1.ReadService.ListClaims:output_type -> kornel.v1.ListClaimsResponse
-	30, // 75: kornel.v1.ReadService.GetHealthReport:output_type -> kornel.v1.GetHealthReportResponse
-	33, // 76: kornel.v1.ReadService.ListRefusals:output_type -> kornel.v1.ListRefusalsResponse
-	36, // 77: kornel.v1.ReadService.FindNames:output_type -> kornel.v1.FindNamesResponse
-	39, // 78: kornel.v1.ReadService.FindQueue:output_type -> kornel.v1.FindQueueResponse
-	41, // 79: kornel.v1.ReadService.GetHolds:output_type -> kornel.v1.GetHoldsResponse
-	46, // 80: kornel.v1.ReadService.ListPreemptionKinds:output_type -> kornel.v1.ListPreemptionKindsResponse
-	67, // [67:81] is the sub-list for method output_type
-	53, // [53:67] is the sub-list for method input_type
-	53, // [53:53] is the sub-list for extension type_name
-	53, // [53:53] is the sub-list for extension extendee
-	0,  // [0:53] is the sub-list for field type_name
+	59, // 11: kornel.v1.ApplicationSummary.used:type_name -> kornel.v1.ApplicationSummary.UsedEntry
+	60, // 12: kornel.v1.ApplicationSummary.placeholder:type_name -> kornel.v1.ApplicationSummary.PlaceholderEntry
+	61, // 13: kornel.v1.ApplicationSummary.pending:type_name -> kornel.v1.ApplicationSummary.PendingEntry
+	12, // 14: kornel.v1.ListWaitsResponse.waits:type_name -> kornel.v1.Wait
+	79, // 15: kornel.v1.Wait.obstacle:type_name -> kornel.v1.Blocker
+	9,  // 16: kornel.v1.GetApplicationResponse.summary:type_name -> kornel.v1.ApplicationSummary
+	62, // 17: kornel.v1.GetApplicationResponse.max_used:type_name -> kornel.v1.GetApplicationResponse.MaxUsedEntry
+	15, // 18: kornel.v1.GetApplicationResponse.states:type_name -> kornel.v1.StateEntry
+	16, // 19: kornel.v1.GetApplicationResponse.asks:type_name -> kornel.v1.AskInfo
+	17, // 20: kornel.v1.GetApplicationResponse.allocations:type_name -> kornel.v1.AllocationInfo
+	63, // 21: kornel.v1.AskInfo.resources:type_name -> kornel.v1.AskInfo.ResourcesEntry
+	64, // 22: kornel.v1.AllocationInfo.resources:type_name -> kornel.v1.AllocationInfo.ResourcesEntry
+	20, // 23: kornel.v1.ListNodesResponse.nodes:type_name -> kornel.v1.NodeSummary
+	65, // 24: kornel.v1.NodeSummary.capacity:type_name -> kornel.v1.NodeSummary.CapacityEntry
+	66, // 25: kornel.v1.NodeSummary.allocated:type_name -> kornel.v1.NodeSummary.AllocatedEntry
+	67, // 26: kornel.v1.NodeSummary.occupied:type_name -> kornel.v1.NodeSummary.OccupiedEntry
+	68, // 27: kornel.v1.NodeSummary.available:type_name -> kornel.v1.NodeSummary.AvailableEntry
+	69, // 28: kornel.v1.NodeSummary.stranded:type_name -> kornel.v1.NodeSummary.StrandedEntry
+	20, // 29: kornel.v1.GetNodeResponse.summary:type_name -> kornel.v1.NodeSummary
+	70, // 30: kornel.v1.GetNodeResponse.attributes:type_name -> kornel.v1.GetNodeResponse.AttributesEntry
+	17, // 31: kornel.v1.GetNodeResponse.allocations:type_name -> kornel.v1.AllocationInfo
+	23, // 32: kornel.v1.GetNodeResponse.devices:type_name -> kornel.v1.DeviceInfo
+	24, // 33: kornel.v1.DeviceInfo.holders:type_name -> kornel.v1.DeviceHolder
+	30, // 34: kornel.v1.ListDomainsResponse.levels:type_name -> kornel.v1.TopologyLevel
+	31, // 35: kornel.v1.ListDomainsResponse.domains:type_name -> kornel.v1.DomainInfo
+	29, // 36: kornel.v1.ListClaimsResponse.claims:type_name -> kornel.v1.ClaimInfo
+	71, // 37: kornel.v1.ClaimInfo.held:type_name -> kornel.v1.ClaimInfo.HeldEntry
+	72, // 38: kornel.v1.ClaimInfo.missing:type_name -> kornel.v1.ClaimInfo.MissingEntry
+	73, // 39: kornel.v1.DomainInfo.capacity:type_name -> kornel.v1.DomainInfo.CapacityEntry
+	74, // 40: kornel.v1.DomainInfo.free:type_name -> kornel.v1.DomainInfo.FreeEntry
+	75, // 41: kornel.v1.DomainInfo.held:type_name -> kornel.v1.DomainInfo.HeldEntry
+	34, // 42: kornel.v1.GetHealthReportResponse.checks:type_name -> kornel.v1.HealthCheckResult
+	1,  // 43: kornel.v1.ListRefusalsRequest.kind:type_name -> kornel.v1.RefusalKind
+	37, // 44: kornel.v1.ListRefusalsResponse.refusals:type_name -> kornel.v1.Refusal
+	76, // 45: kornel.v1.ListRefusalsResponse.counts:type_name -> kornel.v1.ListRefusalsResponse.CountsEntry
+	1,  // 46: kornel.v1.Refusal.kind:type_name -> kornel.v1.RefusalKind
+	40, // 47: kornel.v1.FindNamesResponse.found:type_name -> kornel.v1.FoundName
+	77, // 48: kornel.v1.FindQueueRequest.tags:type_name -> kornel.v1.FindQueueRequest.TagsEntry
+	45, // 49: kornel.v1.GetHoldsResponse.drained_nodes:type_name -> kornel.v1.HeldNode
+	46, // 50: kornel.v1.GetHoldsResponse.manager:type_name -> kornel.v1.HeldManager
+	47, // 51: kornel.v1.GetHoldsResponse.rollback:type_name -> kornel.v1.HeldRollback
+	50, // 52: kornel.v1.ListPreemptionKindsResponse.kinds:type_name -> kornel.v1.PreemptionKind
+	78, // 53: kornel.v1.PreemptionKind.outcomes:type_name -> kornel.v1.PreemptionKind.OutcomesEntry
+	51, // 54: kornel.v1.PreemptionKind.OutcomesEntry.value:type_name -> kornel.v1.PreemptionEnding
+	2,  // 55: kornel.v1.ReadService.ListQueues:input_type -> kornel.v1.ListQueuesRequest
+	4,  // 56: kornel.v1.ReadService.GetQueue:input_type -> kornel.v1.GetQueueRequest
+	7,  // 57: kornel.v1.ReadService.ListApplications:input_type -> kornel.v1.ListApplicationsRequest
+	13, // 58: kornel.v1.ReadService.GetApplication:input_type -> kornel.v1.GetApplicationRequest
+	10, // 59: kornel.v1.ReadService.ListWaits:input_type -> kornel.v1.ListWaitsRequest
+	18, // 60: kornel.v1.ReadService.ListNodes:input_type -> kornel.v1.ListNodesRequest
+	21, // 61: kornel.v1.ReadService.GetNode:input_type -> kornel.v1.GetNodeRequest
+	25, // 62: kornel.v1.ReadService.ListDomains:input_type -> kornel.v1.ListDomainsRequest
+	27, // 63: kornel.v1.ReadService.ListClaims:input_type -> kornel.v1.ListClaimsRequest
+	32, // 64: kornel.v1.ReadService.GetHealthReport:input_type -> kornel.v1.GetHealthReportRequest
+	35, // 65: kornel.v1.ReadService.ListRefusals:input_type -> kornel.v1.ListRefusalsRequest
+	38, // 66: kornel.v1.ReadService.FindNames:input_type -> kornel.v1.FindNamesRequest
+	41, // 67: kornel.v1.ReadService.FindQueue:input_type -> kornel.v1.FindQueueRequest
+	43, // 68: kornel.v1.ReadService.GetHolds:input_type -> kornel.v1.GetHoldsRequest
+	48, // 69: kornel.v1.ReadService.ListPreemptionKinds:input_type -> kornel.v1.ListPreemptionKindsRequest
+	3,  // 70: kornel.v1.ReadService.ListQueues:output_type -> kornel.v1.ListQueuesResponse
+	5,  // 71: kornel.v1.ReadService.GetQueue:output_type -> kornel.v1.GetQueueResponse
+	8,  // 72: kornel.v1.ReadService.ListApplications:output_type -> kornel.v1.ListApplicationsResponse
+	14, // 73: kornel.v1.ReadService.GetApplication:output_type -> kornel.v1.GetApplicationResponse
+	11, // 74: kornel.v1.ReadService.ListWaits:output_type -> kornel.v1.ListWaitsResponse
+	19, // 75: kornel.v1.ReadService.ListNodes:output_type -> kornel.v1.ListNodesResponse
+	22, // 76: kornel.v1.ReadService.GetNode:output_type -> kornel.v1.GetNodeResponse
+	26, // 77: kornel.v1.ReadService.ListDomains:output_type -> kornel.v1.ListDomainsResponse
+	28, // 78: kornel.v1.ReadService.ListClaims:output_type -> kornel.v1.ListClaimsResponse
+	33, // 79: kornel.v1.ReadService.GetHealthReport:output_type -> kornel.v1.GetHealthReportResponse
+	36, // 80: kornel.v1.ReadService.ListRefusals:output_type -> kornel.v1.ListRefusalsResponse
+	39, // 81: kornel.v1.ReadService.FindNames:output_type -> kornel.v1.FindNamesResponse
+	42, // 82: kornel.v1.ReadService.FindQueue:output_type -> kornel.v1.FindQueueResponse
+	44, // 83: kornel.v1.ReadService.GetHolds:output_type -> kornel.v1.GetHoldsResponse
+	49, // 84: kornel.v1.ReadService.ListPreemptionKinds:output_type -> kornel.v1.ListPreemptionKindsResponse
+	70, // [70:85] is the sub-list for method output_type
+	55, // [55:70] is the sub-list for method input_type
+	55, // [55:55] is the sub-list for extension type_name
+	55, // [55:55] is the sub-list for extension extendee
+	0,  // [0:55] is the sub-list for field type_name
 }
 
 func init() { file_kornel_v1_read_proto_init() }
@@ -4443,15 +4727,16 @@ func file_kornel_v1_read_proto_init() {
 	if File_kornel_v1_read_proto != nil {
 		return
 	}
-	file_kornel_v1_read_proto_msgTypes[24].OneofWrappers = []any{}
-	file_kornel_v1_read_proto_msgTypes[41].OneofWrappers = []any{}
+	file_kornel_v1_explain_proto_init()
+	file_kornel_v1_read_proto_msgTypes[27].OneofWrappers = []any{}
+	file_kornel_v1_read_proto_msgTypes[44].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_kornel_v1_read_proto_rawDesc), len(file_kornel_v1_read_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   74,
+			NumMessages:   77,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -29,6 +29,7 @@ const (
 	ReadService_GetQueue_FullMethodName            = "/kornel.v1.ReadService/GetQueue"
 	ReadService_ListApplications_FullMethodName    = "/kornel.v1.ReadService/ListApplications"
 	ReadService_GetApplication_FullMethodName      = "/kornel.v1.ReadService/GetApplication"
+	ReadService_ListWaits_FullMethodName           = "/kornel.v1.ReadService/ListWaits"
 	ReadService_ListNodes_FullMethodName           = "/kornel.v1.ReadService/ListNodes"
 	ReadService_GetNode_FullMethodName             = "/kornel.v1.ReadService/GetNode"
 	ReadService_ListDomains_FullMethodName         = "/kornel.v1.ReadService/ListDomains"
@@ -58,6 +59,9 @@ type ReadServiceClient interface {
 	// One live application with its asks and allocations, or else the latest that ended under that ID. NOT_FOUND if there
 	// is neither.
 	GetApplication(ctx context.Context, in *GetApplicationRequest, opts ...grpc.CallOption) (*GetApplicationResponse, error)
+	// Who waits, the longest first: applications, or queues or users with sums of their applications. INVALID_ARGUMENT for
+	// another way to sum up.
+	ListWaits(ctx context.Context, in *ListWaitsRequest, opts ...grpc.CallOption) (*ListWaitsResponse, error)
 	// Nodes in short, by ID.
 	ListNodes(ctx context.Context, in *ListNodesRequest, opts ...grpc.CallOption) (*ListNodesResponse, error)
 	// One node with everything on it. NOT_FOUND for an unknown one.
@@ -125,6 +129,16 @@ func (c *readServiceClient) GetApplication(ctx context.Context, in *GetApplicati
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(GetApplicationResponse)
 	err := c.cc.Invoke(ctx, ReadService_GetApplication_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *readServiceClient) ListWaits(ctx context.Context, in *ListWaitsRequest, opts ...grpc.CallOption) (*ListWaitsResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ListWaitsResponse)
+	err := c.cc.Invoke(ctx, ReadService_ListWaits_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -248,6 +262,9 @@ type ReadServiceServer interface {
 	// One live application with its asks and allocations, or else the latest that ended under that ID. NOT_FOUND if there
 	// is neither.
 	GetApplication(context.Context, *GetApplicationRequest) (*GetApplicationResponse, error)
+	// Who waits, the longest first: applications, or queues or users with sums of their applications. INVALID_ARGUMENT for
+	// another way to sum up.
+	ListWaits(context.Context, *ListWaitsRequest) (*ListWaitsResponse, error)
 	// Nodes in short, by ID.
 	ListNodes(context.Context, *ListNodesRequest) (*ListNodesResponse, error)
 	// One node with everything on it. NOT_FOUND for an unknown one.
@@ -292,6 +309,9 @@ func (UnimplementedReadServiceServer) ListApplications(context.Context, *ListApp
 }
 func (UnimplementedReadServiceServer) GetApplication(context.Context, *GetApplicationRequest) (*GetApplicationResponse, error) {
 	return nil, status.Errorf(codes.Unimplemented, "method GetApplication not implemented")
+}
+func (UnimplementedReadServiceServer) ListWaits(context.Context, *ListWaitsRequest) (*ListWaitsResponse, error) {
+	return nil, status.Errorf(codes.Unimplemented, "method ListWaits not implemented")
 }
 func (UnimplementedReadServiceServer) ListNodes(context.Context, *ListNodesRequest) (*ListNodesResponse, error) {
 	return nil, status.Errorf(codes.Unimplemented, "method ListNodes not implemented")
@@ -412,6 +432,24 @@ func _ReadService_GetApplication_Handler(srv interface{}, ctx context.Context, d
 	}
 	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
 		return srv.(ReadServiceServer).GetApplication(ctx, req.(*GetApplicationRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _ReadService_ListWaits_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ListWaitsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ReadServiceServer).ListWaits(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: ReadService_ListWaits_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ReadServiceServer).ListWaits(ctx, req.(*ListWaitsRequest))
 	}
 	return interceptor(ctx, in, info, handler)
 }
@@ -618,6 +656,10 @@ var ReadService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "GetApplication",
 			Handler:    _ReadService_GetApplication_Handler,
+		},
+		{
+			MethodName: "ListWaits",
+			Handler:    _ReadService_ListWaits_Handler,
 		},
 		{
 			MethodName: "ListNodes",

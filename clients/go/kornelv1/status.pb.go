@@ -1695,7 +1695,9 @@ type ExplainQueueResponse struct {
 	// The one of "bounds" with the smallest part of its limit left. Not set: nothing bounds.
 	Tightest *QueueBound `protobuf:"bytes,7,opt,name=tightest,proto3" json:"tightest,omitempty"`
 	// Those of "levels" that hold more than their max, the queue first.
-	AboveMax      []*QueueAboveMax `protobuf:"bytes,8,rep,name=above_max,json=aboveMax,proto3" json:"above_max,omitempty"`
+	AboveMax []*QueueAboveMax `protobuf:"bytes,8,rep,name=above_max,json=aboveMax,proto3" json:"above_max,omitempty"`
+	// Properties in force, inherited ones included.
+	Properties    map[string]string `protobuf:"bytes,9,rep,name=properties,proto3" json:"properties,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1782,6 +1784,13 @@ func (x *ExplainQueueResponse) GetTightest() *QueueBound {
 func (x *ExplainQueueResponse) GetAboveMax() []*QueueAboveMax {
 	if x != nil {
 		return x.AboveMax
+	}
+	return nil
+}
+
+func (x *ExplainQueueResponse) GetProperties() map[string]string {
+	if x != nil {
+		return x.Properties
 	}
 	return nil
 }
@@ -2588,7 +2597,7 @@ const file_kornel_v1_status_proto_rawDesc = "" +
 	"\alast_ns\x18\x03 \x01(\x03R\x06lastNs\"G\n" +
 	"\x13ExplainQueueRequest\x12\x1c\n" +
 	"\tpartition\x18\x01 \x01(\tR\tpartition\x12\x12\n" +
-	"\x04path\x18\x02 \x01(\tR\x04path\"\xa4\x03\n" +
+	"\x04path\x18\x02 \x01(\tR\x04path\"\xb4\x04\n" +
 	"\x14ExplainQueueResponse\x12\x12\n" +
 	"\x04path\x18\x01 \x01(\tR\x04path\x12\x12\n" +
 	"\x04leaf\x18\x02 \x01(\bR\x04leaf\x12\x14\n" +
@@ -2597,10 +2606,16 @@ const file_kornel_v1_status_proto_rawDesc = "" +
 	"\bheadroom\x18\x05 \x03(\v2-.kornel.v1.ExplainQueueResponse.HeadroomEntryR\bheadroom\x12-\n" +
 	"\x06bounds\x18\x06 \x03(\v2\x15.kornel.v1.QueueBoundR\x06bounds\x121\n" +
 	"\btightest\x18\a \x01(\v2\x15.kornel.v1.QueueBoundR\btightest\x125\n" +
-	"\tabove_max\x18\b \x03(\v2\x18.kornel.v1.QueueAboveMaxR\baboveMax\x1a;\n" +
+	"\tabove_max\x18\b \x03(\v2\x18.kornel.v1.QueueAboveMaxR\baboveMax\x12O\n" +
+	"\n" +
+	"properties\x18\t \x03(\v2/.kornel.v1.ExplainQueueResponse.PropertiesEntryR\n" +
+	"properties\x1a;\n" +
 	"\rHeadroomEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\x03R\x05value:\x028\x01\"\x92\x03\n" +
+	"\x05value\x18\x02 \x01(\x03R\x05value:\x028\x01\x1a=\n" +
+	"\x0fPropertiesEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x92\x03\n" +
 	"\rQueueAboveMax\x12\x12\n" +
 	"\x04path\x18\x01 \x01(\tR\x04path\x12\x19\n" +
 	"\bsince_ns\x18\x02 \x01(\x03R\asinceNs\x129\n" +
@@ -2709,7 +2724,7 @@ func file_kornel_v1_status_proto_rawDescGZIP() []byte {
 	return file_kornel_v1_status_proto_rawDescData
 }
 
-var file_kornel_v1_status_proto_msgTypes = make([]protoimpl.MessageInfo, 52)
+var file_kornel_v1_status_proto_msgTypes = make([]protoimpl.MessageInfo, 53)
 var file_kornel_v1_status_proto_goTypes = []any{
 	(*GetStatusRequest)(nil),     // 0: kornel.v1.GetStatusRequest
 	(*GetStatusResponse)(nil),    // 1: kornel.v1.GetStatusResponse
@@ -2751,18 +2766,19 @@ var file_kornel_v1_status_proto_goTypes = []any{
 	nil,                          // 37: kornel.v1.QueueStatus.PreemptingEntry
 	nil,                          // 38: kornel.v1.QueueStatus.PreemptedEntry
 	nil,                          // 39: kornel.v1.ExplainQueueResponse.HeadroomEntry
-	nil,                          // 40: kornel.v1.QueueAboveMax.AboveEntry
-	nil,                          // 41: kornel.v1.QueueAboveMax.LeavingEntry
-	nil,                          // 42: kornel.v1.QueueLevel.GuaranteedEntry
-	nil,                          // 43: kornel.v1.QueueLevel.MaxEntry
-	nil,                          // 44: kornel.v1.QueueLevel.UsedEntry
-	nil,                          // 45: kornel.v1.QueueLevel.PendingEntry
-	nil,                          // 46: kornel.v1.QueueLevel.PreemptingEntry
-	nil,                          // 47: kornel.v1.QueueLevel.HeadroomEntry
-	nil,                          // 48: kornel.v1.ExplainUserResponse.UsedEntry
-	nil,                          // 49: kornel.v1.LimitLevel.MaxEntry
-	nil,                          // 50: kornel.v1.LimitLevel.UsedEntry
-	nil,                          // 51: kornel.v1.LimitLevel.HeadroomEntry
+	nil,                          // 40: kornel.v1.ExplainQueueResponse.PropertiesEntry
+	nil,                          // 41: kornel.v1.QueueAboveMax.AboveEntry
+	nil,                          // 42: kornel.v1.QueueAboveMax.LeavingEntry
+	nil,                          // 43: kornel.v1.QueueLevel.GuaranteedEntry
+	nil,                          // 44: kornel.v1.QueueLevel.MaxEntry
+	nil,                          // 45: kornel.v1.QueueLevel.UsedEntry
+	nil,                          // 46: kornel.v1.QueueLevel.PendingEntry
+	nil,                          // 47: kornel.v1.QueueLevel.PreemptingEntry
+	nil,                          // 48: kornel.v1.QueueLevel.HeadroomEntry
+	nil,                          // 49: kornel.v1.ExplainUserResponse.UsedEntry
+	nil,                          // 50: kornel.v1.LimitLevel.MaxEntry
+	nil,                          // 51: kornel.v1.LimitLevel.UsedEntry
+	nil,                          // 52: kornel.v1.LimitLevel.HeadroomEntry
 }
 var file_kornel_v1_status_proto_depIdxs = []int32{
 	6,  // 0: kornel.v1.GetStatusResponse.partitions:type_name -> kornel.v1.PartitionStatus
@@ -2797,35 +2813,36 @@ var file_kornel_v1_status_proto_depIdxs = []int32{
 	21, // 29: kornel.v1.ExplainQueueResponse.bounds:type_name -> kornel.v1.QueueBound
 	21, // 30: kornel.v1.ExplainQueueResponse.tightest:type_name -> kornel.v1.QueueBound
 	19, // 31: kornel.v1.ExplainQueueResponse.above_max:type_name -> kornel.v1.QueueAboveMax
-	40, // 32: kornel.v1.QueueAboveMax.above:type_name -> kornel.v1.QueueAboveMax.AboveEntry
-	41, // 33: kornel.v1.QueueAboveMax.leaving:type_name -> kornel.v1.QueueAboveMax.LeavingEntry
-	42, // 34: kornel.v1.QueueLevel.guaranteed:type_name -> kornel.v1.QueueLevel.GuaranteedEntry
-	43, // 35: kornel.v1.QueueLevel.max:type_name -> kornel.v1.QueueLevel.MaxEntry
-	44, // 36: kornel.v1.QueueLevel.used:type_name -> kornel.v1.QueueLevel.UsedEntry
-	45, // 37: kornel.v1.QueueLevel.pending:type_name -> kornel.v1.QueueLevel.PendingEntry
-	46, // 38: kornel.v1.QueueLevel.preempting:type_name -> kornel.v1.QueueLevel.PreemptingEntry
-	47, // 39: kornel.v1.QueueLevel.headroom:type_name -> kornel.v1.QueueLevel.HeadroomEntry
-	48, // 40: kornel.v1.ExplainUserResponse.used:type_name -> kornel.v1.ExplainUserResponse.UsedEntry
-	24, // 41: kornel.v1.ExplainUserResponse.levels:type_name -> kornel.v1.LimitLevel
-	21, // 42: kornel.v1.ExplainUserResponse.tightest:type_name -> kornel.v1.QueueBound
-	49, // 43: kornel.v1.LimitLevel.max:type_name -> kornel.v1.LimitLevel.MaxEntry
-	50, // 44: kornel.v1.LimitLevel.used:type_name -> kornel.v1.LimitLevel.UsedEntry
-	51, // 45: kornel.v1.LimitLevel.headroom:type_name -> kornel.v1.LimitLevel.HeadroomEntry
-	0,  // 46: kornel.v1.StatusService.GetStatus:input_type -> kornel.v1.GetStatusRequest
-	14, // 47: kornel.v1.StatusService.ExplainAsk:input_type -> kornel.v1.ExplainAskRequest
-	17, // 48: kornel.v1.StatusService.ExplainQueue:input_type -> kornel.v1.ExplainQueueRequest
-	22, // 49: kornel.v1.StatusService.ExplainUser:input_type -> kornel.v1.ExplainUserRequest
-	25, // 50: kornel.v1.StatusService.GetStateDump:input_type -> kornel.v1.GetStateDumpRequest
-	1,  // 51: kornel.v1.StatusService.GetStatus:output_type -> kornel.v1.GetStatusResponse
-	15, // 52: kornel.v1.StatusService.ExplainAsk:output_type -> kornel.v1.ExplainAskResponse
-	18, // 53: kornel.v1.StatusService.ExplainQueue:output_type -> kornel.v1.ExplainQueueResponse
-	23, // 54: kornel.v1.StatusService.ExplainUser:output_type -> kornel.v1.ExplainUserResponse
-	26, // 55: kornel.v1.StatusService.GetStateDump:output_type -> kornel.v1.GetStateDumpResponse
-	51, // [51:56] is the sub-list for method output_type
-	46, // [46:51] is the sub-list for method input_type
-	46, // [46:46] is the sub-list for extension type_name
-	46, // [46:46] is the sub-list for extension extendee
-	0,  // [0:46] is the sub-list for field type_name
+	40, // 32: kornel.v1.ExplainQueueResponse.properties:type_name -> kornel.v1.ExplainQueueResponse.PropertiesEntry
+	41, // 33: kornel.v1.QueueAboveMax.above:type_name -> kornel.v1.QueueAboveMax.AboveEntry
+	42, // 34: kornel.v1.QueueAboveMax.leaving:type_name -> kornel.v1.QueueAboveMax.LeavingEntry
+	43, // 35: kornel.v1.QueueLevel.guaranteed:type_name -> kornel.v1.QueueLevel.GuaranteedEntry
+	44, // 36: kornel.v1.QueueLevel.max:type_name -> kornel.v1.QueueLevel.MaxEntry
+	45, // 37: kornel.v1.QueueLevel.used:type_name -> kornel.v1.QueueLevel.UsedEntry
+	46, // 38: kornel.v1.QueueLevel.pending:type_name -> kornel.v1.QueueLevel.PendingEntry
+	47, // 39: kornel.v1.QueueLevel.preempting:type_name -> kornel.v1.QueueLevel.PreemptingEntry
+	48, // 40: kornel.v1.QueueLevel.headroom:type_name -> kornel.v1.QueueLevel.HeadroomEntry
+	49, // 41: kornel.v1.ExplainUserResponse.used:type_name -> kornel.v1.ExplainUserResponse.UsedEntry
+	24, // 42: kornel.v1.ExplainUserResponse.levels:type_name -> kornel.v1.LimitLevel
+	21, // 43: kornel.v1.ExplainUserResponse.tightest:type_name -> kornel.v1.QueueBound
+	50, // 44: kornel.v1.LimitLevel.max:type_name -> kornel.v1.LimitLevel.MaxEntry
+	51, // 45: kornel.v1.LimitLevel.used:type_name -> kornel.v1.LimitLevel.UsedEntry
+	52, // 46: kornel.v1.LimitLevel.headroom:type_name -> kornel.v1.LimitLevel.HeadroomEntry
+	0,  // 47: kornel.v1.StatusService.GetStatus:input_type -> kornel.v1.GetStatusRequest
+	14, // 48: kornel.v1.StatusService.ExplainAsk:input_type -> kornel.v1.ExplainAskRequest
+	17, // 49: kornel.v1.StatusService.ExplainQueue:input_type -> kornel.v1.ExplainQueueRequest
+	22, // 50: kornel.v1.StatusService.ExplainUser:input_type -> kornel.v1.ExplainUserRequest
+	25, // 51: kornel.v1.StatusService.GetStateDump:input_type -> kornel.v1.GetStateDumpRequest
+	1,  // 52: kornel.v1.StatusService.GetStatus:output_type -> kornel.v1.GetStatusResponse
+	15, // 53: kornel.v1.StatusService.ExplainAsk:output_type -> kornel.v1.ExplainAskResponse
+	18, // 54: kornel.v1.StatusService.ExplainQueue:output_type -> kornel.v1.ExplainQueueResponse
+	23, // 55: kornel.v1.StatusService.ExplainUser:output_type -> kornel.v1.ExplainUserResponse
+	26, // 56: kornel.v1.StatusService.GetStateDump:output_type -> kornel.v1.GetStateDumpResponse
+	52, // [52:57] is the sub-list for method output_type
+	47, // [47:52] is the sub-list for method input_type
+	47, // [47:47] is the sub-list for extension type_name
+	47, // [47:47] is the sub-list for extension extendee
+	0,  // [0:47] is the sub-list for field type_name
 }
 
 func init() { file_kornel_v1_status_proto_init() }
@@ -2843,7 +2860,7 @@ func file_kornel_v1_status_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_kornel_v1_status_proto_rawDesc), len(file_kornel_v1_status_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   52,
+			NumMessages:   53,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -286,6 +286,8 @@ def _settle_queues(state: PartitionState, change: _Change) -> Iterator[None]:
             yield from take_fair_terms_steps(queue)
     if touched:
         state.in_line.mark_all()  # The priorities that asks lend may have changed.
+        for room in state.root.rooms:
+            room.line = None
     for _ in range(0, len(state.in_line.marked), SORTED_AT_ONCE):
         if state.reserving.line is None:
             state.in_line.sort_many()
@@ -294,6 +296,8 @@ def _settle_queues(state: PartitionState, change: _Change) -> Iterator[None]:
         renew_order(queue)
         queue.refresh_priorities()
         filter_newcomers(queue)
+        yield
+    for queue in touched:  # Who comes before whom is known once all are in order.
         wake_for_queue(state, queue)
         yield
     for queue in change.delayed:

@@ -27,7 +27,6 @@ from kornel.core.model.nodes import ForeignLoad, Node
 from kornel.core.model.shapes import Shape, TooManyTypes
 from kornel.core.preemption import budgets, eviction, slices
 from kornel.core.state.asks import instances, moves, questions
-from kornel.core.state.asks.savings import review_savings
 from kornel.core.state.partition_state import PartitionState
 from kornel.core.state.waiting import pausing
 from kornel.core.state.waiting.waking import wake_for_node
@@ -315,6 +314,7 @@ def _take_entry(state: PartitionState, spec: AllocationSpec, shape: Shape, now_n
 def _note_unchecked(state: PartitionState, request: Allocation, now_ns: int) -> None:
     """Updates quotas and claims after *request* was added on a node without any check."""
     if request.node is not None:
+        eviction.review_claims(state, request.node, now_ns)
         slices.note_arrival(state, request, now_ns)
 
 
@@ -484,7 +484,7 @@ def _occupy_node(state: PartitionState, spec: AllocationSpec, shape: Shape, now_
     node.book_foreign(spec.key, shape.pairs, ForeignLoad(spec, shape, _created_ns(spec, now_ns)))
     state.foreign[spec.key] = node
     state.node_order.refresh_node(node)
-    review_savings(state, node)
+    eviction.review_claims(state, node, now_ns)
 
 
 def vacate_node(state: PartitionState, key: str) -> bool:

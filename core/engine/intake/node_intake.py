@@ -25,7 +25,6 @@ from kornel.core.preemption import budgets, eviction
 from kornel.core.state.asks import moves, questions
 from kornel.core.state.asks.answers import answer_release
 from kornel.core.state.asks.reservations import end_reservation
-from kornel.core.state.asks.savings import review_savings
 from kornel.core.state.books import device_books, ledger
 from kornel.core.state.partition_state import PartitionState
 from kornel.core.state.waiting import pausing
@@ -240,8 +239,7 @@ def _update(state: PartitionState, node: Node, spec: NodeSpec, now_ns: int) -> N
     if capacity is not None:
         note_new_capacity(state, node)
         note_lost_capacity(state, node)
-        eviction.leave_too_small(state, node, now_ns)
-    review_savings(state, node)
+    eviction.review_claims(state, node, now_ns)
     wake_for_node(state, node)
 
 
@@ -286,8 +284,7 @@ def _equip_node(state: PartitionState, node: Node, spec: NodeSpec, devices: Sequ
     pausing.node_changed(state, node)
     note_new_capacity(state, node)
     note_lost_capacity(state, node)
-    eviction.leave_too_small(state, node, now_ns)
-    review_savings(state, node)
+    eviction.review_claims(state, node, now_ns)
     wake_for_node(state, node)
     return True
 

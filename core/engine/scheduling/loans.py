@@ -9,15 +9,17 @@ from __future__ import annotations
 from typing import Final
 
 from kornel.core.domain.reasons import Unschedulable
+from kornel.core.domain.settings import GuaranteeMode
 from kornel.core.engine.scheduling import limit_savings
 from kornel.core.engine.scheduling.reserving import NODES_PER_UNIT
-from kornel.core.model.allocations import Allocation
+from kornel.core.model.allocations import Allocation, AskGroup
 from kornel.core.model.applications import Application
 from kornel.core.model.nodes import Node
 from kornel.core.model.not_placed import NotPlaced
 from kornel.core.model.queues import Queue
 from kornel.core.model.shapes import holds_pairs
 from kornel.core.policies.claim_order import Dues, rank_below
+from kornel.core.policies.guarantees import project_usage
 from kornel.core.policies.queue_order import fair_share
 from kornel.core.state.asks import group_domains
 from kornel.core.state.asks.savings import end_excess, review_savings
@@ -63,16 +65,37 @@ def review_loans(state: PartitionState, now_ns: int) -> int:
     for node in nodes:
         review_savings(state, node)
     end_excess(state)
+    if not (round_.reviewed and _may_leave_out(state)):
+        round_.looked_at.clear()
     round_.reviewed = _marks(state)
     dues = Dues(state.guarantee_mode)
     for node in nodes:
-        wake_borrowers(state, node, dues)
+        if round_.looked_at.get(node) != node.version:
+            wake_borrowers(state, node, dues)
+    round_.looked_at = {node: node.version for node in nodes if node.devices is None}
     looked = len(nodes) * sum(map(len, state.no_room.values())) + limit_savings.review_claims(state, now_ns)
     cost = 1 + len(nodes) // NODES_PER_UNIT + looked // WAITERS_PER_UNIT
     if cost > 1:
         round_.review_after_ns = now_ns + PAUSE_PER_UNIT_NS * cost
         state.run_slice_at(round_.review_after_ns)
     return cost
+
+
+def _may_leave_out(state: PartitionState) -> bool:
+    """Tells whether nobody has come to be owed a guarantee since the last look, or is owed none any more, so that nodes
+    on which nothing has changed are lent to nobody else now. Who waits anew was tried when it came."""
+    rooms, gangs, before = state.no_room.values(), state.gangs, state.reserving.owing
+    asks = [claim.ask for claim in state.reserving.saved]
+    asks += [each.first_ask() if isinstance(each, AskGroup) else each.ask for room in rooms for each in room.at_once]
+    around = set[Queue]().union(*(room.branches for room in rooms), *(ask.queue.lineage() for ask in asks))
+    owing = state.reserving.owing = {
+        queue: [project_usage(queue, t) < most for t, most in queue.guaranteed.items()]
+        for queue in around
+        if queue.guaranteed
+    }
+    if state.guarantee_mode is not GuaranteeMode.REACH or state.refused or gangs.rooms or gangs.holds or gangs.below:
+        return False  # What gangs are owed depends on how much their queues hold.
+    return all(before.get(queue, owes) == owes for queue, owes in owing.items())
 
 
 def _marks(state: PartitionState) -> tuple[int, int, int]:

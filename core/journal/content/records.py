@@ -18,6 +18,7 @@ from google.protobuf.message import DecodeError
 
 from kornel.core.journal.content.calls import Beginning, CallKind, CallOutcome, CallResult, EngineCall
 from kornel.core.journal.content.commands import decode_command, write_command
+from kornel.core.journal.content.inflating import UnfoldsTooFar, inflate_bytes, inflate_sound_part
 from kornel.core.service.streams.resuming import Begun, Kind, Receipt, Received
 from kornel.core.service.wire.message_bytes import encode_field, encode_varint
 from kornel.core.state.options import MOST_ENDED, EngineOptions
@@ -33,6 +34,8 @@ _STREAMS: Final = {
 }
 _KINDS: Final = {stream: kind for kind, stream in _STREAMS.items()}
 _COMMAND: Final = pb.JournalRecord.DESCRIPTOR.fields_by_name["command"].number
+BLOCK_BYTES: Final = 64 * 2**20
+"""A block ends with the record with which it has so many bytes before they are deflated."""
 _LEVEL: Final = 1
 """The effort of zlib. The first level finds the repetitions already, and higher levels would cost time that the engine
 needs."""
@@ -83,13 +86,16 @@ class BlockWriter:
         self.epoch = epoch
 
     def make_block(self, calls: Sequence[tuple[EngineCall, CallResult]], delivered: int) -> Block:
-        """Returns the next block, which has to be written before any later one."""
+        """Returns the next block, which has to be written before any later one. It has all of *calls*, or those at
+        their beginning that make :data:`BLOCK_BYTES`."""
         parts: list[bytes] = []
         first, before, epoch = self.sequence + 1, self.chain, self.epoch
         at_ns = calls[0][0].now_ns
         sequence, chain = self.sequence, _begin_chain(self.chain, at_ns, delivered)
-        last_ns = 0
+        last_ns = size = 0
         for call, result in calls:
+            if size >= BLOCK_BYTES:
+                break
             message = pb.JournalRecord(call=int(call.kind), after_ns=call.now_ns - last_ns)  # type: ignore[arg-type]
             last_ns = call.now_ns
             if call.budget:
@@ -115,6 +121,7 @@ class BlockWriter:
             if call.command is not None:
                 raw += encode_field(_COMMAND, write_command(call.command))
             chain = _chain_checksum(raw, sequence, epoch, chain)
+            size += len(raw)
             parts += (encode_varint(len(raw)), raw, _CHECKSUM.pack(chain))
         self.sequence, self.chain = sequence, chain
         return Block(first, sequence, epoch, at_ns, before, chain, delivered, zlib.compress(b"".join(parts), _LEVEL))
@@ -208,7 +215,7 @@ def _chain_checksum(raw: bytes, sequence: int, epoch: int, before: int) -> int:
 def _read_parts(block: Block) -> Iterator[bytes | None]:
     """Yields the bytes of one record after the other, each with its checksum, and at the end ``None`` if there are
     further bytes that cannot be read."""
-    inflated, whole = _inflate_payload(block.payload)
+    inflated, whole = _inflate_payload(block)
     at, end = 0, len(inflated)
     while at < end:
         length = shift = 0
@@ -232,18 +239,12 @@ def _read_parts(block: Block) -> Iterator[bytes | None]:
         yield None
 
 
-def _inflate_payload(payload: bytes) -> tuple[bytes, bool]:
-    """Returns the part of *payload* that can be inflated, and whether this is all of it."""
+def _inflate_payload(block: Block) -> tuple[bytes, bool]:
+    """Returns the part of the payload of *block* that can be inflated, and whether this is all of it."""
     try:
-        return zlib.decompress(payload), True
-    except zlib.error:
-        pass
-    inflater = zlib.decompressobj()
-    found = bytearray()
-    # This goes byte by byte up to the damage, since an error loses everything that the same call has inflated.
-    for at in range(len(payload)):
         try:
-            found += inflater.decompress(payload[at : at + 1])
+            return inflate_bytes(block.payload), True
         except zlib.error:
-            break
-    return bytes(found), False
+            return inflate_sound_part(block.payload), False
+    except UnfoldsTooFar as error:
+        raise RecordDamaged(block.first, str(error)) from error

@@ -55,6 +55,7 @@ def verify_store(store: JournalStore) -> Findings:
     before: Block | None = None
     first = last = records = life = 0
     try:
+        lost = store.find_loss()
         for block, its_life in store.read_blocks():
             first = first or block.first
             broken = _find_break(before, block)
@@ -71,6 +72,8 @@ def verify_store(store: JournalStore) -> Findings:
                 damage.append(Damage(error.sequence, max(block.last, error.sequence), error.reason))
             last = max(last, block.last)
             before, life = block, its_life
+        if lost:
+            damage.append(Damage(last + 1, last + 1, lost))
         if problem := store.check_file():
             damage.append(Damage(last + 1, last + 1, f"records may be missing, because the file is damaged: {problem}"))
     except STORE_ERRORS as error:

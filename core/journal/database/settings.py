@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from kornel.core.archive.settings import HistorySettingsError, parse_age, parse_database_url, show_database_url
@@ -64,7 +65,7 @@ class SnapshotTimes:
 @dataclass(frozen=True, slots=True)
 class JournalSettings:
     """The settings of a journal. ``afresh`` says that the core begins with an empty engine, whatever the journal
-    contains.
+    contains; ``accept_loss`` that it goes on with a log in a file that has lost its end.
 
     ``patience_s`` is the time that the database may take to answer. ``calls_ahead`` is the number of calls by which the
     engine may be ahead of the last durable record. ``gather_s`` is the time for which calls without effects wait for
@@ -74,6 +75,7 @@ class JournalSettings:
     url: URL
     sync: JournalSync = JournalSync.FULL
     afresh: bool = False
+    accept_loss: bool = False
     patience_s: float = 10.0
     calls_ahead: int = 2_048
     gather_s: float = 0.1
@@ -97,6 +99,7 @@ def journal_settings(
     sync: JournalSync = JournalSync.FULL,
     *,
     afresh: bool = False,
+    accept_loss: bool = False,
     keep: str = DEFAULT_KEEP,
     snapshot_minutes: float = DEFAULT_SNAPSHOT_MINUTES,
 ) -> JournalSettings | None:
@@ -113,4 +116,7 @@ def journal_settings(
     except HistorySettingsError as error:
         raise JournalSettingsError(str(error)) from error
     times = SnapshotTimes(every_s=snapshot_minutes * 60)
-    return JournalSettings(url, sync, afresh, kept=KeptJournal.parse(keep), times=times)
+    if url.drivername.startswith("sqlite") and Path(str(url.database)).is_symlink():
+        # What belongs to the file lies beside it, and SQLite puts its write-ahead log there, too.
+        url = url.set(database=str(Path(str(url.database)).resolve()))
+    return JournalSettings(url, sync, afresh, accept_loss, kept=KeptJournal.parse(keep), times=times)

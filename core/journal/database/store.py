@@ -7,7 +7,7 @@ import fcntl
 import os
 import sqlite3
 from collections.abc import Iterator, Sequence
-from contextlib import closing, suppress
+from contextlib import closing, nullcontext, suppress
 from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeVar
 
@@ -19,6 +19,8 @@ from sqlalchemy.pool import PoolProxiedConnection
 
 from kornel.core.archive.database import connect, reason_of, upgrade_tables
 from kornel.core.journal.content.records import Block
+from kornel.core.journal.database.end_marker import EndMarker, Marked, MarkerDamaged, read_marker
+from kornel.core.journal.database.files import check_regular, check_tables
 from kornel.core.journal.database.tables import BLOCKS, LEASE
 
 RowT = TypeVar("RowT", bound=Sequence[Any])
@@ -28,9 +30,16 @@ STORE_ERRORS: Final = (SQLAlchemyError, OSError, UnicodeDecodeError)
 the driver cannot decode."""
 
 READ_AT_ONCE: Final = 256
-"""The number of blocks that are fetched with one query."""
+FETCHED_BYTES: Final = 64 * 2**20
+"""The blocks that are fetched with one query are at most so many, and end with the one that has so many bytes."""
 
 PRUNED_AT_ONCE: Final = 200
+
+ABOUT_LOSS: Final = (
+    "with --journal-accept-loss a core goes on with what is there, and shims that were told more register again"
+)
+
+_MARKER: Final = ".end"
 
 _MIGRATIONS: Final = Path(__file__).parent / "migrations"
 _MIGRATION_LOCK: Final = 0x6B6F726E656D  # any number that nothing else uses
@@ -52,6 +61,10 @@ class StoreTaken(Exception):
 
 class StoreMoved(StoreTaken):
     """This core holds the lease, but the journal has another end than expected."""
+
+
+class LogCut(Exception):
+    """The log in a file does not have the record that its end marker says: what is lost was confirmed."""
 
 
 class StoreEnd(NamedTuple):
@@ -77,43 +90,118 @@ class JournalStore:
         lease may write.
         """
         self._url = url
+        self._patience_s = patience_s
         self._fenced = fenced
         self._is_sqlite = url.drivername.startswith("sqlite")
+        self._path = Path(str(url.database))
+        """The file of an SQLite journal."""
         self._durable = durable
         self._read_only = read_only
         self._engine = connect(url, patience_s, read_only=read_only, durable=durable, what="journal")
+        if self._is_sqlite:
+            sa.event.listen(self._engine, "do_connect", lambda *_: self._check_files(), insert=True)
+            sa.event.listen(self._engine, "connect", lambda connection, _: check_tables(connection), insert=True)
         dialect = sqlite.dialect() if self._is_sqlite else postgresql.dialect(paramstyle="format")  # type: ignore[no-untyped-call]
         self._insert = str(BLOCKS.insert().compile(dialect=dialect))
-        self._lock: int | None = None
+        self._locks: list[int] = []
+        self._marker: EndMarker | None = None
 
-    def open(self) -> None:
-        """Make the tables, or bring them to this version. Raises :class:`StoreTaken` while another core uses the file,
-        and :class:`kornel.core.archive.database.DatabaseTooNew`."""
+    def open(self, *, accept_loss: bool = False) -> str:
+        """Make the tables, or bring them to this version. Returns what of a log in a file is lost, which only
+        *accept_loss* allows; empty: nothing.
+
+        Raises :class:`StoreTaken` while another core uses the file, :class:`LogCut`, and
+        :class:`kornel.core.archive.database.DatabaseTooNew`.
+        """
         if self._read_only:
-            if self._is_sqlite and not Path(str(self._url.database)).is_file():
-                raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(self._url.database))
-            return
+            if self._is_sqlite:
+                self._check_files()
+            if self._is_sqlite and not self._path.exists():
+                raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(self._path))
+            return ""
+        lost = ""
         if self._is_sqlite:
-            self._prepare_file(Path(str(self._url.database)))
+            self._prepare_file()
+            # SQLite would write a damaged log over. So this comes before anything is opened to be written.
+            lost = self.find_loss()
+            if lost and not accept_loss:
+                raise LogCut(f"{lost}: {ABOUT_LOSS}")
         with self._engine.begin() as connection:
             if not self._is_sqlite:
                 connection.execute(sa.text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": _MIGRATION_LOCK})
             upgrade_tables(connection, _MIGRATIONS)
-        if self._is_sqlite and self._durable:
-            # The core before may have ended between a flush that failed and its repetition.
-            self._flush_log("PASSIVE")
+        if self._is_sqlite:
+            if self._durable:
+                # The core before may have ended between a flush that failed and its repetition.
+                self._flush_log("PASSIVE")
+            self._begin_marking(None if lost else self._read_marker())
+        return lost
 
-    def _prepare_file(self, path: Path) -> None:
+    def _check_files(self) -> None:
+        for suffix in ("", "-wal", "-shm", "-journal", ".lock", _MARKER):
+            check_regular(self._path.with_name(self._path.name + suffix))
+
+    def _prepare_file(self) -> None:
+        path = self._path
         path.parent.mkdir(parents=True, exist_ok=True)
-        held = os.open(path.with_name(f"{path.name}.lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        self._check_files()
+        # Cores that come by the same name meet at the first lock, those that come by a hard link at the second. The
+        # second one is no lock of SQLite's, which the process would lose with any other descriptor that it closes.
+        for locked in (path.with_name(f"{path.name}.lock"), path):
+            # It contains configurations and names of users, which other users must not read.
+            held = os.open(locked, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            self._locks.append(held)
+            try:
+                fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise StoreTaken(f"another core writes {path}") from None
+
+    def _read_marker(self) -> Marked | None:
+        return read_marker(self._path.with_name(self._path.name + _MARKER))
+
+    def find_loss(self) -> str:
+        """Returns what a log in a file has lost at its end, as its end marker says; empty: nothing."""
+        if not self._is_sqlite:
+            return ""
+        if not self._read_only:
+            # SQLite leaves the write-ahead log as it is if the only connections to it just read.
+            with closing(JournalStore(self._url, self._patience_s, read_only=True)) as reading:
+                return reading.find_loss()
         try:
-            fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            os.close(held)
-            raise StoreTaken(f"another core writes {path}") from None
-        self._lock = held
-        # It contains configurations and names of users, which other users must not read.
-        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+            marked = self._read_marker()
+        except MarkerDamaged as error:
+            return str(error)
+        with self._engine.begin() as connection:
+            tables = sa.text("SELECT 1 FROM sqlite_master WHERE name = 'journal_blocks'")
+            end = self.find_end() if connection.execute(tables).first() else StoreEnd()
+        ends = f"the log ends at record {end.sequence}, and"
+        if marked is None:
+            return f"{ends} its end marker is missing" if self._has_had_marker() else ""
+        block = marked.block
+        if end.sequence < block.last:
+            is_next = marked.has_payload and (end.sequence + 1, end.chain) == (block.first, block.chain_before)
+            return "" if is_next else f"{ends} its end marker says {block.last}"
+        if block.last and self.find_chain(block.last) != block.chain:
+            return f"{ends} has another record {block.last} than its end marker"
+        return ""
+
+    def _begin_marking(self, marked: Marked | None) -> None:
+        """Marks the end of the log from here on. A block that the marker has, and the log does not, is appended: after
+        a power failure, either may be ahead of the other."""
+        if marked is not None and marked.has_payload and self.find_end().sequence < marked.block.last:
+            self.append_block(marked.block, marked.life)
+        end = self.find_end()
+        self._marker = EndMarker(self._path.with_name(self._path.name + _MARKER), durable=self._durable)
+        last = Block(end.sequence, end.sequence, end.epoch, end.at_ns, 0, end.chain, end.delivered, b"")
+        self._marker.replace_end(last, end.life)
+        if not self._has_had_marker():
+            self._execute_alone("PRAGMA user_version = 1", ())
+            with suppress(OSError):  # From now on the file says so by every name that it has.
+                self._flush_log("PASSIVE")
+
+    def _has_had_marker(self) -> bool:
+        with self._engine.begin() as connection:
+            return bool(connection.execute(sa.text("PRAGMA user_version")).scalar())
 
     def find_end(self) -> StoreEnd:
         """Returns the end of the store; in an empty store all numbers are 0."""
@@ -133,8 +221,9 @@ class JournalStore:
             block.payload,
         )  # fmt: skip
         fence = (block.epoch, block.first, block.chain_before) if self._fenced else ()
-        if not self._execute_alone(_FENCED if self._fenced else self._insert, (*row, *fence)):
-            self._find_own(block)
+        with self._marker.covering(block, life) if self._marker is not None else nullcontext():
+            if not self._execute_alone(_FENCED if self._fenced else self._insert, (*row, *fence)):
+                self._find_own(block)
 
     def _execute_alone(self, statement: str, values: tuple[Any, ...]) -> int:
         """Executes *statement*, which commits by itself. Returns the number of rows that it has written: none, if one
@@ -201,20 +290,26 @@ class JournalStore:
         at = first
         while True:
             found = self.fetch_blocks(at, READ_AT_ONCE)
-            yield from found
-            if len(found) < READ_AT_ONCE:
+            if not found:
                 return
+            yield from found
             at = found[-1][0].last + 1
 
     def fetch_blocks(self, first: int, most: int) -> list[tuple[Block, int]]:
-        """Returns at most *most* blocks from the one with record *first* on, each with its life."""
+        """Returns at most *most* blocks from the one with record *first* on, each with its life. There are fewer if
+        they are large, and none only at the end."""
         # The key finds this block; without it, each query would search all blocks from the first one on.
         before = sa.select(sa.func.max(BLOCKS.c.first)).where(BLOCKS.c.first <= first).scalar_subquery()
         query = sa.select(BLOCKS).where(BLOCKS.c.first >= sa.func.coalesce(before, first), BLOCKS.c.last >= first)
+        found: list[tuple[Block, int]] = []
+        size = 0
         with self._engine.begin() as connection:
-            return [
-                (_make_block(row), row.life) for row in connection.execute(query.order_by(BLOCKS.c.first).limit(most))
-            ]
+            for row in connection.execute(query.order_by(BLOCKS.c.first).limit(most)):
+                found.append((_make_block(row), row.life))
+                size += len(found[-1][0].payload)
+                if size > FETCHED_BYTES:
+                    break
+        return found
 
     def find_life(self, sequence: int) -> int:
         """Returns the life of record *sequence*, or 0 if the record is not there."""
@@ -277,9 +372,11 @@ class JournalStore:
         """Close the connections to the database."""
         with suppress(*STORE_ERRORS):
             self._engine.dispose()
-        if self._lock is not None:
-            os.close(self._lock)
-            self._lock = None
+        if self._marker is not None:
+            self._marker.close()
+            self._marker = None
+        while self._locks:
+            os.close(self._locks.pop())
 
 
 def describe_error(error: Exception) -> str:

@@ -13,12 +13,16 @@ import sqlalchemy as sa
 from sqlalchemy.engine import URL
 
 from kornel.core.archive.database import connect
+from kornel.core.journal.database.files import check_regular
 from kornel.core.journal.database.store import STORE_ERRORS
 from kornel.core.journal.database.tables import SNAPSHOTS
 from kornel.core.journal.snapshots.snapshots import HEAD_BYTES, SnapshotHead, SnapshotUnusable, read_head
 
 _FILE: Final = re.compile(r"(\d{20})\.snapshot")
 _SCRATCH: Final = ".new"
+MOST_BYTES: Final = 2**31
+"""The most bytes of a snapshot. A message, as which its state is read, cannot be longer."""
+_TOO_LONG: Final = f"it is longer than {MOST_BYTES // 2**20} MiB"
 
 
 class KeptSnapshot(NamedTuple):
@@ -85,10 +89,16 @@ class SnapshotFiles:
 
     def read_snapshot(self, sequence: int) -> bytes:
         """Returns the snapshot after record *sequence*. Raises :class:`SnapshotUnusable` if it is gone."""
+        path = self._find_path(sequence)
         try:
-            return self._find_path(sequence).read_bytes()
+            check_regular(path)
+            with path.open("rb") as file:
+                data = file.read(MOST_BYTES + 1)
         except FileNotFoundError as error:
             raise SnapshotUnusable("it is gone") from error
+        if len(data) > MOST_BYTES:
+            raise SnapshotUnusable(_TOO_LONG)
+        return data
 
     def add_snapshot(self, head: SnapshotHead, data: bytes) -> None:
         """Stores *data*. A file that could not be written completely is removed."""
@@ -123,7 +133,10 @@ class SnapshotFiles:
 
 
 def _look_at(path: Path, sequence: int) -> KeptSnapshot:
+    check_regular(path)
     size = path.stat().st_size
+    if size > MOST_BYTES:
+        return _unusable(sequence, size, _TOO_LONG)
     with path.open("rb") as file:
         begin = file.read(HEAD_BYTES)
     try:

@@ -15,6 +15,7 @@ from typing import Any, Final, NamedTuple
 from google.protobuf.message import DecodeError
 
 from kornel.core.journal.content.calls import Beginning
+from kornel.core.journal.content.inflating import UnfoldsTooFar, inflate_bytes
 from kornel.core.journal.content.recording import RecordingEngine
 from kornel.core.journal.content.replay import EngineMaker, Replay, ReplayedPlace, ReplayNotes
 from kornel.core.snapshot.engines import restore_engine, write_engine
@@ -130,9 +131,9 @@ def restore_snapshot(data: bytes, replay: Replay, *, make_engine: EngineMaker = 
         engine = make_engine(Beginning(head.version, False, EngineOptions()), at.place)
         state = snapshot_pb2.SnapshotState()
         try:
-            state.ParseFromString(zlib.decompress(deflated))
+            state.ParseFromString(inflate_bytes(deflated))
             besides = restore_engine(engine, state)
-        except (zlib.error, DecodeError, SnapshotUnreadable) as error:
+        except (zlib.error, UnfoldsTooFar, DecodeError, SnapshotUnreadable) as error:
             raise SnapshotUnusable(str(error)) from error
         places.append(ReplayedPlace.restore(engine, at.effects_checksum, _read_notes(besides[0])))
     replay.start_from(places, head.at_ns, head.delivered, message.last_place)

@@ -152,10 +152,13 @@ class Committer:
             self._urgent.clear()
             while self._queue:
                 steps = self.steps
-                block = self._writer.make_block(self._take_calls(), self.delivered)
-                if not self._commit(block):
-                    return
-                self._on_durable(block.last)
+                calls = self._take_calls()
+                while calls:
+                    block = self._writer.make_block(calls, self.delivered)
+                    if not self._commit(block):
+                        return
+                    self._on_durable(block.last)
+                    del calls[: block.last - block.first + 1]
                 if self.steps - steps >= BURST_STEPS:
                     self._closing.wait(BURST_PAUSE_S)
             if self._closing.is_set():

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
-from itertools import chain, pairwise
+from itertools import chain, pairwise, takewhile
 from typing import TYPE_CHECKING, Any, Final
 
 from kornel.core.domain.priorities import NOTHING_WAITS
@@ -102,10 +102,58 @@ def turn_of_group(group: AskGroup) -> tuple[int, ...]:
     return (*group.head_order(), group.number)
 
 
+class ClassedLine:
+    """Groups by class, and those of each class in line, so that it costs nothing to leave out whole classes."""
+
+    __slots__ = ("_class_of", "_key_of", "_orders", "classes")
+
+    def __init__(
+        self, class_of: Callable[[AskGroup], tuple[float, ...]], key_of: Callable[[AskGroup], tuple[int, ...]]
+    ) -> None:
+        self._class_of = class_of
+        self._key_of = key_of
+        self.classes: dict[AskGroup, tuple[float, ...]] = {}
+        """The class of each group."""
+        self._orders: dict[tuple[float, ...], KeyedHeap[AskGroup]] = {}
+
+    def add(self, group: AskGroup) -> None:
+        """Add *group*, or find its place again."""
+        found = self._class_of(group)
+        if self.classes.get(group, found) != found:
+            self.discard(group)
+        self.classes[group] = found
+        order = self._orders.get(found)
+        if order is None:
+            order = self._orders[found] = KeyedHeap(self._key_of)
+        order.add(group)
+        order.sort_many()
+
+    def mark_changed(self, group: AskGroup) -> None:
+        """Note that the place of *group* may have changed; unknown groups are ignored."""
+        if group in self.classes:
+            self.add(group)
+
+    def discard(self, group: AskGroup) -> None:
+        """Remove *group* if it is there."""
+        found = self.classes.pop(group, None)
+        if found is not None:
+            self._orders[found].discard(group)
+            if not self._orders[found]:
+                del self._orders[found]
+
+    def list_before(self, key: tuple[int, ...], is_wanted: Callable[[tuple[float, ...]], bool]) -> list[AskGroup]:
+        """Returns those of the classes that are wanted who stand before *key*, the first class first."""
+        found: list[AskGroup] = []
+        for order in [self._orders[each] for each in sorted(self._orders) if is_wanted(each)]:
+            order.sort_marked()
+            found += [group for _, group in takewhile(lambda entry: entry[0] < key, order.walk_members())]
+        return found
+
+
 class WaitingRoom:
     """The groups and reservations that wait for room for asks of one shape."""
 
-    __slots__ = ("_key_of", "at_once", "awake", "branches", "chances", "groups", "last_chance_ns", "shape")
+    __slots__ = ("_key_of", "at_once", "awake", "branches", "chances", "groups", "last_chance_ns", "line", "shape")
 
     def __init__(self, shape: Shape, key_of: TurnKey) -> None:
         self._key_of = key_of
@@ -122,6 +170,8 @@ class WaitingRoom:
         """The number of times that it was woken and went to sleep again before all in it were served."""
         self.last_chance_ns = 0
         """The time when it last went to sleep again."""
+        self.line: ClassedLine | None = None
+        """The line of those who take turns, in which room is saved; ``None``: nobody has saved since they came."""
 
     def __len__(self) -> int:
         return len(self.at_once) + len(self.groups)
@@ -133,6 +183,8 @@ class WaitingRoom:
         """Add *group*, which takes its turn among the others."""
         application = group.application
         self.groups[group] = self.chances
+        if self.line is not None:
+            self.line.add(group)
         leaf = self._branch_of(application.queue)
         if application in leaf.groups:
             leaf.groups[application] = (*leaf.groups_of(application), group)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Final, NoReturn
 from urllib.parse import urlsplit
 
@@ -85,7 +85,8 @@ _CHANGE_REFUSED: Final = {
 @dataclass(frozen=True, slots=True)
 class RemoteCall:
     """A call that HTTP offers. ``changes``: it changes something. ``long``: its answers may have megabytes. ``at``: the
-    row of a document of Kornel's own, which is the answer of the call; its parameters are the fields of the request."""
+    row of a document of Kornel's own, which is the answer of the call; its parameters are the fields of the request.
+    ``given``: fields that each request has."""
 
     service: str
     method: str
@@ -94,6 +95,7 @@ class RemoteCall:
     changes: bool = False
     long: bool = False
     at: Row | None = None
+    given: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
@@ -160,8 +162,8 @@ CALLS: Final = (
 """The calls in the order of the documentation."""
 
 
-def _document(method: str, row: Row, *, service: str = "ReadService", long: bool = False) -> RemoteCall:
-    return RemoteCall(service, method, long=long, at=row)
+def _document(method: str, row: Row, *, service: str = "ReadService", long: bool = False, **given: str) -> RemoteCall:
+    return RemoteCall(service, method, long=long, at=row, given=given)
 
 
 OURS: Final = (
@@ -188,6 +190,24 @@ OURS: Final = (
         summary="Why an ask waits, what an application waits for, or who took an allocation's room; with a node, why"
         " the ask is not there, or why the node is used as it is.",
     ), service="ExplainService"),
+    _document("ListWaits", Row(
+        f"{IN_PARTITION}/waits", "waits", "Explanations", parameters=(
+            Parameter("by", "What to sum up.", {"type": "string", "enum": ["", "application", "queue", "user"]}),
+            Parameter("queue", "Only applications of this queue and below."),
+            Parameter("user", "Only applications of this user."),
+            Parameter("limit", "The most entries; 20 by default, never more than 100.", POSITIVE),
+        ),
+        summary="Applications, or queues or users, with asks that wait, the longest first, each with the ask that has"
+        " waited longest and what keeps that back first of all.",
+    ), long=True),
+    _document("ListNodes", Row(
+        f"{IN_PARTITION}/stranded", "stranded", "Explanations", parameters=(
+            Parameter("pageSize", "The most nodes; 500 by default, never more than 5000.", POSITIVE),
+            Parameter("pageToken", "Where a page begins: nextPageToken of the page before."),
+        ),
+        summary="Nodes, each with what is free of types that somebody waits for, although no ask that wants them fits"
+        " there.",
+    ), long=True, stranded="1"),
     _document("ListDecisions", Row(
         f"{IN_PARTITION}/preemptions", "preemptions", "Explanations", parameters=(
             Parameter("start", "Number of the first decision; without it, the answer has the newest.", UNSIGNED),
@@ -202,7 +222,7 @@ OURS: Final = (
     _document("GetHolds", Row(
         f"{PREFIX}/scheduler/holds", "holds", "Operations",
         summary="A rollback in force, nodes drained by operators, and whether the resource manager is connected.",
-    )),
+    ), long=True),
     _document("ListRefusals", Row(
         f"{PREFIX}/scheduler/refusals", "refusals", "Operations", parameters=(
             Parameter("kind", "Only this kind.", {"type": "string", "enum": list(RefusalKind)}),
@@ -320,7 +340,7 @@ class CallHandlers:
             given["partition"] = partition_of(reader, request).name
         elif (found := reader.get_first(given.get("partition", ""))) is not None:
             given["partition"] = found.name
-        return read_parameters(self._types[call.name][0](), given).SerializeToString()
+        return read_parameters(self._types[call.name][0](), {**given, **call.given}).SerializeToString()
 
     async def _read_request(self, request: Request, call: RemoteCall) -> bytes:
         """Returns the message that the body describes, encoded."""

@@ -1,12 +1,12 @@
 """The latest entries and configurations that the core refused: what, why, when, and of which manager.
 
-They are kept in memory, some hundreds of each kind, so that a flood of refused asks does not push out the one node that
-was refused this morning. Refused applications and configurations are in the stored history too.
+They are kept in memory, some hundreds of each kind and manager, so that a flood of refused asks does not push out the
+one node that was refused this morning. Refused applications and configurations are in the stored history too.
 """
 
 from __future__ import annotations
 
-from collections import Counter, deque
+from collections import Counter, OrderedDict, deque
 from collections.abc import Callable, Sequence
 from enum import StrEnum
 from heapq import merge
@@ -22,7 +22,10 @@ from kornel.core.service.machine.clock import SECOND_NS, Clock
 from kornel.core.service.metrics.metrics import CallingObserver, EffectObserver
 
 KEPT_OF_KIND: Final = 500
-"""The most refusals of each kind that are remembered."""
+"""The most refusals of each kind that are remembered of each manager."""
+
+MOST_MANAGERS: Final = 64
+"""The most managers of which refusals are remembered, those included that were not registered."""
 
 LONGEST_SENTENCE: Final = 2_000
 """The most characters of a reason that are kept: the reasons against a configuration may have thousands of lines."""
@@ -79,7 +82,8 @@ class RefusalKeeper:
     def __init__(self, *, clock: Clock, logger: FilteringBoundLogger) -> None:
         self._clock = clock
         self._logger = logger
-        self._kept: dict[RefusalKind, deque[Refusal]] = {kind: deque(maxlen=KEPT_OF_KIND) for kind in RefusalKind}
+        self._kept: OrderedDict[str, dict[RefusalKind, deque[Refusal]]] = OrderedDict()
+        """The refusals by manager, so that none takes the room of another one; the last one refused is the last."""
         self._last = 0
         self._window_ns = 0
         self._lines = 0
@@ -131,11 +135,17 @@ class RefusalKeeper:
     def newest(self, kinds: Sequence[RefusalKind] = (), partition: str = "") -> list[Refusal]:
         """Returns the kept refusals of *kinds* that concern *partition*, the newest first; empty: all of them.
 
-        A configuration concerns every partition.
+        A configuration concerns every partition of its manager.
         """
-        kept = [reversed(self._kept[kind]) for kind in kinds or RefusalKind]
+        kept = [reversed(of_kind[kind]) for of_kind in self._kept.values() for kind in kinds or RefusalKind]
         found = merge(*kept, key=lambda refusal: -refusal.number)
-        return [each for each in found if not partition or each.partition in ("", partition)]
+        if not partition:
+            return list(found)
+        return [
+            each
+            for each in found
+            if each.partition == partition or (not each.partition and partition.startswith(f"[{each.rm_id}]"))
+        ]
 
     def _keep(
         self,
@@ -152,7 +162,12 @@ class RefusalKeeper:
         self._last += 1
         self.counts[kind] += 1
         application_id, queue, user = owner
-        self._kept[kind].append(
+        if rm_id not in self._kept:
+            self._kept[rm_id] = {each: deque(maxlen=KEPT_OF_KIND) for each in RefusalKind}
+        self._kept.move_to_end(rm_id)
+        if len(self._kept) > MOST_MANAGERS:
+            self._kept.popitem(last=False)
+        self._kept[rm_id][kind].append(
             Refusal(
                 self._last,
                 at_ns,

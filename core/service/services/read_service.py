@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import base64
 import binascii
+import sys
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from itertools import islice
+from operator import attrgetter
 from typing import Final
 
 from structlog.typing import FilteringBoundLogger
@@ -34,12 +36,14 @@ from kornel.core.service.wire.status_codes import (
     UnknownQueue,
     say_no_partition,
 )
+from kornel.core.telling.allocations.explanation import first_blocker
 from kornel.core.telling.applications.application_views import ApplicationSummary, ApplicationView
 from kornel.core.telling.claims.claim_views import ClaimView, UnknownClaimKind, select_claims
 from kornel.core.telling.encoding.kornel_v1 import (
     ENCODERS,
     encode_application,
     encode_application_summary,
+    encode_blocker,
     encode_claim,
     encode_domain,
     encode_ended_summary,
@@ -49,6 +53,7 @@ from kornel.core.telling.encoding.kornel_v1 import (
     encode_node_summary,
     encode_queue,
 )
+from kornel.core.telling.explain import Named
 from kornel.core.telling.name_search import FoundName
 from kornel.core.telling.reader import PartitionReader
 from kornel.v1 import read_pb2 as pb
@@ -59,6 +64,13 @@ _QUEUES: Final = 1_000
 _USUAL_FOUND: Final = 20
 _MOST_FOUND: Final = 1_000
 """The most names of one kind in an answer."""
+_MOST_WAITS: Final = 100
+_WAITS_BY: Final[Mapping[str, Callable[[ApplicationSummary], str]]] = {
+    "": attrgetter("application_id"),
+    "application": attrgetter("application_id"),
+    "queue": attrgetter("queue"),
+    "user": attrgetter("user"),
+}
 _LONGEST_SEARCHED: Final = 512
 _MOST_TAGS: Final = 64
 _REFUSAL_KINDS: Final = {pb.RefusalKind.Value(f"REFUSAL_KIND_{kind.name}"): kind for kind in RefusalKind}
@@ -91,6 +103,7 @@ class ReadService:
             "GetQueue": unary(pb.GetQueueRequest, self._get_queue, self._logger),
             "ListApplications": unary(pb.ListApplicationsRequest, self._applications, self._logger),
             "GetApplication": unary(pb.GetApplicationRequest, self._get_application, self._logger),
+            "ListWaits": unary(pb.ListWaitsRequest, self._list_waits, self._logger),
             "ListNodes": unary(pb.ListNodesRequest, self._nodes, self._logger),
             "GetNode": unary(pb.GetNodeRequest, self._get_node, self._logger),
             "ListDomains": unary(pb.ListDomainsRequest, self._list_domains, self._logger),
@@ -162,6 +175,35 @@ class ReadService:
             raise UnknownApplication(f"no application {wanted!r} in partition {request.partition or 'default'!r}")
         return encode_application(found)
 
+    async def _list_waits(self, request: pb.ListWaitsRequest) -> pb.ListWaitsResponse:
+        views, named = self._views_of(request.partition), _WAITS_BY.get(request.by)
+        if named is None:
+            raise InvalidRequest(f"by is {request.by!r}, not one of {', '.join(filter(None, _WAITS_BY))}")
+        size = _page_size(request.limit, _USUAL_FOUND, _MOST_WAITS)
+        test = _make_test(pb.ListApplicationsRequest(queue=request.queue, user=request.user))
+        found = await self._lists.make_page(views.application_summaries, sys.maxsize, lambda each: each, test)
+        groups: dict[str, list[ApplicationSummary]] = {}
+        for each in sorted((each for each in found.encoded if each.asks), key=attrgetter("oldest_ask_ns")):
+            groups.setdefault(named(each), []).append(each)
+        waits = [await self._describe_wait(views, *group) for group in islice(groups.items(), size)]
+        return pb.ListWaitsResponse(waits=waits, wait_count=len(groups))
+
+    async def _describe_wait(self, views: PartitionReader, name: str, longest: list[ApplicationSummary]) -> pb.Wait:
+        """Returns the applications that have waited *longest* as those of *name*."""
+        first = longest[0]
+        obstacle = await self._managers.questions.ask(lambda: first_blocker(views.explain(Named(first.oldest_ask))))
+        return pb.Wait(
+            name=name,
+            application_count=len(longest),
+            ask_count=sum(each.asks for each in longest),
+            ask_key=first.oldest_ask,
+            oldest_ask_ns=first.oldest_ask_ns,
+            application_id=first.application_id,
+            queue=first.queue,
+            user=first.user,
+            obstacle=encode_blocker(obstacle) if obstacle is not None else None,
+        )
+
     async def _nodes(self, request: pb.ListNodesRequest) -> pb.ListNodesResponse:
         views, size = self._views_of(request.partition), _page_size(request.page_size, _USUAL, _MOST)
         after = _decode_token(request.page_token)
@@ -229,14 +271,16 @@ class ReadService:
             raise InvalidRequest(f"give a text that names contain, of 1 to {_LONGEST_SEARCHED} characters")
         most = _page_size(request.limit, _USUAL_FOUND, _MOST_FOUND)
         counts: Counter[str] = Counter()
-        found: list[pb.FoundName] = []
+        found: list[FoundName] = []
         async with self._lists.count_making():
             async for each in in_turns(views.search_names(text)):
                 if each is not None:
                     counts[each.kind] += 1
                     if counts[each.kind] <= most:
-                        found.append(_encode_found(each))
-        return pb.FindNamesResponse(found=found, more=[kind for kind, count in counts.items() if count > most])
+                        found.append(each)
+            told = await fill_answer(map(_encode_found, found))
+        listed = Counter(each.kind for each in told)
+        return pb.FindNamesResponse(found=told, more=[kind for kind, count in counts.items() if count > listed[kind]])
 
     async def _find_queue(self, request: pb.FindQueueRequest) -> pb.FindQueueResponse:
         views = self._views_of(request.partition)
@@ -248,21 +292,21 @@ class ReadService:
         return pb.FindQueueResponse(**found._asdict())
 
     async def _get_holds(self, _request: pb.GetHoldsRequest) -> pb.GetHoldsResponse:
-        drained = [
+        drained = (
             pb.HeldNode(
                 partition=views.shown_name,
                 node_id=node_id,
                 by=drain.by,
                 since_ns=drain.at_ns,
-                registered=views.node(node_id) is not None,
+                registered=views.has_node(node_id),
             )
-            for views in self._reader.partitions()
+            for views in list(self._reader.partitions())
             for node_id, drain in sorted(views.operator_drains().items())
-        ]
+        )
         present = [found for place in self._managers.registered if (found := place.runner.presence) is not None]
         held = [each for place in self._managers.registered if (each := place.configurator.rollback_held) is not None]
         return pb.GetHoldsResponse(
-            drained_nodes=drained,
+            drained_nodes=await fill_answer(drained),
             manager=next((_encode_presence(each) for each in sorted(present, key=lambda each: not each.gone)), None),
             rollback=_encode_rollback(held[0]) if held else None,
         )

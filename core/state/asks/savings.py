@@ -61,7 +61,7 @@ def can_save(node: Node, ask: Allocation, before: Iterable[Reservation]) -> bool
 
 
 def could_ever_hold(node: Node, ask: Allocation) -> bool:
-    """Tells whether *ask*, which must run on *node*, would have room there beside the load of other schedulers.
+    """Tells whether *ask* would have room on *node* beside the load of other schedulers.
 
     Others that must run there count as ending: an ask of a new version waits for the task of the old one.
     """
@@ -88,9 +88,10 @@ def review_savings(state: PartitionState, node: Node) -> None:
     """Ends the saved claims on *node* for which it could not have room any more, or whose holders a limit keeps back
     now; the asks wait with their equals."""
     kept: list[Reservation] = []
+    unchanged = state.reserving.looked_at.get(node) == node.version  # Then there could be room as before.
     for reservation in node.claims.list_saved() if node.claims is not None else ():
         ask, by_age = reservation.ask, reservation.by_age
-        sound = can_save(node, ask, kept) if by_age else could_ever_hold(node, ask)
+        sound = unchanged or (can_save(node, ask, kept) if by_age else could_ever_hold(node, ask))
         # While the shim is asked about the holder, it counts in its limits already.
         if not sound or (ask.place is not AskPlace.HELD and finding.exceeded_limit(state, ask) is not None):
             end_reservation(state, reservation, requeue=True)

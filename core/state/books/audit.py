@@ -20,7 +20,7 @@ from kornel.core.model.queues import Queue
 from kornel.core.model.shapes import Vector
 from kornel.core.model.users import WILDCARD, Account, AccountKind, Limit
 from kornel.core.policies.application_order import newcomer_key
-from kornel.core.policies.claim_order import place_in_line
+from kornel.core.policies.claim_order import class_in_line, place_in_line
 from kornel.core.state.books import device_audit, domain_audit
 from kornel.core.state.books import gang_audit as gangs_audit
 from kornel.core.state.books.findings import Broken
@@ -157,6 +157,11 @@ def _check_line(state: PartitionState) -> list[Broken]:
         return [Broken("I9", "root", f"{len(line)} groups are in line, {len(waiting)} wait for room on a node")]
     known = [(group, entry or ()) for group, entry in line.members.items() if group not in line.marked]
     wrong = [group for group, entry in known if entry[:-2] != place_in_line(group)]
+    at_limits = [room for room in state.root.rooms if room.line is not None]
+    for room in at_limits:
+        classes = {} if room.line is None else room.line.classes
+        wrong += [group for group in room.groups if classes.get(group) != class_in_line(group)]
+        wrong += [group for group in classes if group not in room.groups]
     return [Broken("I9", group.application.application_id, "stands at another place in line") for group in wrong]
 
 

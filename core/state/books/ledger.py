@@ -407,7 +407,8 @@ def saving_is_sound(ask: Allocation, pairs: Pairs) -> bool:
     under the limits of its user and group, if everything claimed and saved were placed."""
     # The root is left out: its max is the size of the cluster, and the ask waits precisely because too little of the
     # cluster is free.
-    limits: list[Queue | Account] = [*ask.queue.lineage()[:-1], *ask.application.accounts]
+    limits: list[Queue | Account] = [queue for queue in ask.queue.lineage()[:-1] if queue.ceilings]
+    limits += ask.application.accounts
     return all(limit.admits(tuple([(t, limit.saved[t] + amount) for t, amount in pairs])) for limit in limits)
 
 

@@ -19,7 +19,8 @@ class ReservingRecord:
 
     __slots__ = (
         "aged", "asked", "at_limits", "candidates", "choose_at_ns", "choose_not_before_ns", "delay_ns", "due_ns",
-        "lapsed", "left", "line", "not_before_ns", "percent", "review_after_ns", "reviewed", "saved", "shares", "short",
+        "lapsed", "left", "line", "looked_at", "not_before_ns", "owing", "percent", "review_after_ns", "reviewed",
+        "saved", "shares", "short",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -50,6 +51,10 @@ class ReservingRecord:
         """The number of those that are saved by age."""
         self.reviewed: tuple[int, ...] = ()
         """The numbers of changes at the last look at who may use saved room."""
+        self.looked_at: dict[Node, int] = {}
+        """The versions of the nodes without devices at that look."""
+        self.owing: dict[Queue, list[bool]] = {}
+        """The queues of waiters and holders with a guarantee at that look: by type, whether they held less than it."""
         self.review_after_ns = 0
         """The earliest time for the next such look."""
         self.due_ns: int | None = None

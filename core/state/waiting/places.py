@@ -143,8 +143,7 @@ def _join_group(state: PartitionState, ask: Allocation) -> None:
         may_pass = comes_first and bool(state.reserving.at_limits or state.reserving.saved)
         less_important = (each.turn_priority < ask.turn_priority for each in ask.queue.claimants)
         wakes = ask in group.due or may_pass or any(less_important)
-        if comes_first:
-            line_of(group).mark_changed(group)
+        line_of(group).mark_changed(group)
     for room in application.rooms if comes_first else ():
         room.review_rank(application)
     if wakes:

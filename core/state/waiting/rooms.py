@@ -29,7 +29,7 @@ from kornel.core.model.allocations import Allocation, AskGroup, Reservation, Roo
 from kornel.core.model.applications import NO_SAVERS, NOBODY_WAITS, Application
 from kornel.core.model.nodes import Node
 from kornel.core.model.orders.keyed_heap import KeyedHeap
-from kornel.core.model.orders.waiting_rooms import WaitingRoom
+from kornel.core.model.orders.waiting_rooms import ClassedLine, WaitingRoom
 from kornel.core.model.queues import Queue
 from kornel.core.model.shapes import Shape
 from kornel.core.model.users import Account
@@ -343,8 +343,12 @@ def leave_room(waiter: AskGroup | Reservation) -> Room | WaitingRoom | None:
     return room
 
 
-def line_of(group: AskGroup) -> KeyedHeap[AskGroup]:
-    """Returns the line in which room is saved, where *group* stands while no node has room for it."""
+def line_of(group: AskGroup) -> KeyedHeap[AskGroup] | ClassedLine:
+    """Returns the line in which room is saved, where *group* stands while no node has room for it, or that of its room
+    if it waits at a limit below which somebody saves."""
+    room = group.parked_at
+    if isinstance(room, WaitingRoom) and room.line is not None:
+        return room.line
     line = group.application.queue.lineage()[-1].in_line
     assert line is not None, "it is kept at the root"
     return line

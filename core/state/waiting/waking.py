@@ -3,18 +3,29 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Sequence
 
+from kornel.core.domain.ask_places import AskPlace
 from kornel.core.model.allocations import Allocation, AskGroup, LimitClaim, Reservation, Room
 from kornel.core.model.applications import Application
 from kornel.core.model.claim_clocks import sum_missing
 from kornel.core.model.gang_units import GangUnit
 from kornel.core.model.nodes import Node
-from kornel.core.model.orders.waiting_rooms import WaitingRoom
+from kornel.core.model.orders.waiting_rooms import ClassedLine, WaitingRoom
 from kornel.core.model.queues import Queue
 from kornel.core.model.shapes import Shape, Vector, holds_pairs
 from kornel.core.model.users import Account
-from kornel.core.policies.claim_order import Dues, admits_beside, comes_before, is_let_through, list_lent, rank_below
+from kornel.core.policies.claim_order import (
+    Dues,
+    admits_beside,
+    age_in_line,
+    class_in_line,
+    comes_before,
+    is_let_through,
+    list_lent,
+    list_older,
+    rank_below,
+)
 from kornel.core.state.partition_state import PartitionState
 from kornel.core.state.waiting.gathering import find_least, minimum_members
 from kornel.core.state.waiting.places import resume_refused
@@ -146,7 +157,7 @@ def _wake_borrowing_gangs(state: PartitionState, saved: list[Reservation], most:
             _try_again(state, waiter)
 
 
-def _groups_that_may_pass(room: WaitingRoom, claims: list[Reservation], dues: Dues) -> list[AskGroup]:
+def _groups_that_may_pass(room: WaitingRoom, claims: Sequence[Reservation | LimitClaim], dues: Dues) -> list[AskGroup]:
     """Returns the groups that take turns in *room*, without most of those that may pass none of *claims*: whole leaves
     and subtrees in which nobody comes before a holder, and nobody is owed anything."""
     one_each = {claim.waiter: claim for claim in claims}.values()  # A gang may have hundreds of claims.
@@ -155,7 +166,7 @@ def _groups_that_may_pass(room: WaitingRoom, claims: list[Reservation], dues: Du
     return [group for branch in branches for each in branch.groups for group in branch.groups_of(each)]
 
 
-def _leaves_that_may_pass(room: WaitingRoom, claim: Reservation, dues: Dues) -> Iterator[Queue]:
+def _leaves_that_may_pass(room: WaitingRoom, claim: Reservation | LimitClaim, dues: Dues) -> Iterator[Queue]:
     holder = claim.waiter
     lineage = holder.queue.lineage()
     around = set(lineage)
@@ -257,13 +268,27 @@ def wake_others(state: PartitionState, limit: Queue | Account, shape: Shape) -> 
 
 
 def _wake_let_through(state: PartitionState, room: WaitingRoom, claim: LimitClaim) -> None:
-    for waiter in list(room):
+    for waiter in _list_candidates(state, room, claim):
         ask = _stands_for(waiter)
         if not is_let_through(ask, claim, state.guarantee_mode):
             continue
         if not comes_before(ask, claim.ask):
             claim.clock.count_anew()  # The line goes on, so the holder does not stand still: its turn has not come.
         _try_again(state, waiter)
+
+
+def _list_candidates(state: PartitionState, room: WaitingRoom, claim: LimitClaim) -> Collection[AskGroup | Reservation]:
+    """Returns the waiters of *room* without most of those whom *claim* does not let through."""
+    holder = claim.ask
+    if holder.place is AskPlace.HELD or not room.shape.resources:
+        return list(room)  # Gangs with the same sum may have members that are owed different things.
+    if room.line is None:
+        room.line = ClassedLine(class_in_line, age_in_line)
+        for group in room.groups:
+            room.line.add(group)
+    own = [holder.group] if holder.group is not None and holder.group in room.groups else []
+    may_pass = _groups_that_may_pass(room, [claim], Dues(state.guarantee_mode))
+    return dict.fromkeys([*room.at_once, *own, *list_older(room.line, holder), *may_pass])
 
 
 def _stands_for(waiter: AskGroup | Reservation) -> Allocation:

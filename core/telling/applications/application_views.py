@@ -119,6 +119,8 @@ class ApplicationSummary(NamedTuple):
     allocations: int
     asks: int
     oldest_ask_ns: int
+    oldest_ask: str
+    """The key of the pending ask that has waited longest; empty: none waits."""
 
 
 _PIECE: Final = 256
@@ -250,6 +252,7 @@ class ApplicationViews:
 
     def _make_summary(self, application: Application) -> ApplicationSummary:
         resources = self._types.to_resources
+        oldest = min(application.asks.values(), key=lambda ask: ask.created_ns, default=None)
         return ApplicationSummary(
             application.application_id,
             application.queue.path,
@@ -262,7 +265,8 @@ class ApplicationViews:
             resources(_pending_amounts(application)),
             len(application.allocations),
             len(application.asks),
-            min((ask.created_ns for ask in application.asks.values()), default=0),
+            oldest.created_ns if oldest is not None else 0,
+            oldest.spec.key if oldest is not None else "",
         )
 
     def _ended_view(self, ended: EndedApplication) -> ApplicationView:

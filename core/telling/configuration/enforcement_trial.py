@@ -13,6 +13,7 @@ from typing import Final
 from kornel.core.domain.effects import PreemptionDecided
 from kornel.core.domain.reasons import Outcome
 from kornel.core.domain.resources import Resources
+from kornel.core.model.allocations import Allocation
 from kornel.core.model.queues import Queue
 from kornel.core.preemption.quota import above_max, drive, timers
 from kornel.core.preemption.quota.run import run_of
@@ -22,6 +23,7 @@ from kornel.core.state.records.enforcement import Remainder
 from kornel.core.state.waiting.gathering import bind_members
 from kornel.core.telling.configuration.impact import QuotaEnforcement
 from kornel.core.telling.queues.above_max import above_max_of
+from kornel.core.telling.what_if.supposition import Leaver
 
 MOST_TICKS: Final = 1_000
 """The most ticks of a trial: the governor may spread the victims of one queue over many intervals."""
@@ -65,9 +67,12 @@ def queues_to_try(state: PartitionState) -> list[Queue]:
 def try_enforcement(state: PartitionState, now_ns: int) -> list[tuple[Queue, QuotaEnforcement]]:
     """Enforces all lowered maxima of the copy *state*, beginning at *now_ns*, and returns what becomes of each queue,
     in the order of their turns, as if its turn came at once. No victim has left meanwhile."""
+    tasks: dict[str, Allocation] = {}
     for queue in state.queues.values():
         for application in queue.applications.values():
             bind_members(state, application)
+            # Several tasks with one key are of one application.
+            tasks.update((task.spec.key, task) for task in application.allocations.values())
     del state.effects[:]
     targets: dict[Queue, Mapping[int, int]] = {}
     for at_ns in _next_ticks(state, now_ns):
@@ -83,7 +88,7 @@ def try_enforcement(state: PartitionState, now_ns: int) -> list[tuple[Queue, Quo
             decided.setdefault(effect.queue, []).append(effect)
     in_order = {path: at for at, path in enumerate(decided)}
     turns = sorted(targets, key=lambda queue: in_order.get(queue.path, len(in_order)))
-    return [(queue, _sum_up(state, queue, targets[queue], decided.get(queue.path, []))) for queue in turns]
+    return [(queue, _sum_up(state, queue, targets[queue], decided.get(queue.path, []), tasks)) for queue in turns]
 
 
 def _next_ticks(state: PartitionState, now_ns: int) -> Iterator[int]:
@@ -101,11 +106,20 @@ def _next_ticks(state: PartitionState, now_ns: int) -> Iterator[int]:
 
 
 def _sum_up(
-    state: PartitionState, queue: Queue, target: Mapping[int, int], decided: list[PreemptionDecided]
+    state: PartitionState,
+    queue: Queue,
+    target: Mapping[int, int],
+    decided: list[PreemptionDecided],
+    tasks: Mapping[str, Allocation],
 ) -> QuotaEnforcement:
     named = state.types.to_resources
     asked = [decision for decision in decided if decision.outcome is not Outcome.SHADOW]
-    victims = tuple(victim for decision in asked for victim in decision.victims)
+    victims = tuple(
+        Leaver(*victim, task.application.user, task.priority, task.spec.originator)
+        for decision in asked
+        for victim in decision.victims
+        for task in (tasks[victim.key],)
+    )
     freed: Counter[str] = Counter()
     for victim in victims:
         freed.update(victim.resources)

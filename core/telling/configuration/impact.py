@@ -7,8 +7,8 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import NamedTuple
 
-from kornel.core.domain.effects import VictimRecord
 from kornel.core.domain.resources import NOTHING, Resources
+from kornel.core.telling.what_if.supposition import Leaver
 
 
 class QueueChangeKind(StrEnum):
@@ -108,7 +108,7 @@ class QuotaEnforcement(NamedTuple):
     path: str
     amounts: Resources
     delay_ns: int
-    victims: tuple[VictimRecord, ...] = ()
+    victims: tuple[Leaver, ...] = ()
     freed: Resources = NOTHING
     unmet: Resources = NOTHING
     reasons: tuple[str, ...] = ()

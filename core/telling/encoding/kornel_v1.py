@@ -103,6 +103,7 @@ encode_application_summary: Final = ENCODERS.add(
     ApplicationSummary,
     read_pb2.ApplicationSummary,
     {"allocation_count": "allocations", "ask_count": "asks"},
+    left_out=("oldest_ask",),
 )
 
 encode_ended_summary: Final = ENCODERS.add(
@@ -248,7 +249,11 @@ ENCODERS.add(AboveMax, status_pb2.QueueAboveMax, {"protected_by": "protected"})
 encode_queue_explanation: Final = ENCODERS.add(
     QueueExplanation,
     status_pb2.ExplainQueueResponse,
-    {"state": made(_state_of, "draining"), "above_max": "above"},
+    {
+        "state": made(_state_of, "draining"),
+        "above_max": "above",
+        "properties": made(without_secrets, "properties"),
+    },
 )
 
 ENCODERS.add(LimitLevel, status_pb2.LimitLevel, {"application_count": "applications"})
@@ -263,9 +268,7 @@ ENCODERS.add(
     {name: made(clamp_int64, name) for name in ("limit", "used", "short")},
 )
 
-ENCODERS.add(Blocker, explain_pb2.Blocker, {"node_count": "nodes"})
-
-ENCODERS.add(VictimRecord, explain_pb2.ForecastVictim, unset=("user", "priority", "originator"))
+encode_blocker: Final = ENCODERS.add(Blocker, explain_pb2.Blocker, {"node_count": "nodes"})
 
 ENCODERS.add(VictimRecord, events_pb2.DecisionVictim, {"priority": "adjusted_priority"})
 

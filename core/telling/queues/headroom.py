@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from fractions import Fraction
 from typing import NamedTuple
 
@@ -9,6 +10,7 @@ from kornel.core.domain.resources import Resources
 from kornel.core.model.queues import Queue
 from kornel.core.state.partition_state import PartitionState
 from kornel.core.telling.queues.above_max import AboveMax, above_max_of
+from kornel.core.telling.queues.queue_views import show_properties
 
 
 class QueueLevel(NamedTuple):
@@ -41,6 +43,7 @@ class QueueExplanation(NamedTuple):
     bounds      the bound that sets it, for each type in ``headroom``
     tightest    the bound with the smallest part of its max left; ``None``: nothing bounds
     above       the levels that hold more than their max, the lowest first
+    properties  those in force, inherited ones included
     """
 
     path: str
@@ -50,7 +53,8 @@ class QueueExplanation(NamedTuple):
     headroom: Resources
     bounds: tuple[Bound, ...]
     tightest: Bound | None
-    above: tuple[AboveMax, ...] = ()
+    above: tuple[AboveMax, ...]
+    properties: Mapping[str, str]
 
 
 def explain_queue(state: PartitionState, queue: Queue) -> QueueExplanation:
@@ -84,6 +88,7 @@ def explain_queue(state: PartitionState, queue: Queue) -> QueueExplanation:
         tuple(sorted(bounds.values())),
         min(bounds.values(), key=part_left, default=None),
         tuple(above for level in queue.lineage() if (above := above_max_of(state, level)) is not None),
+        show_properties(state, queue),
     )
 
 

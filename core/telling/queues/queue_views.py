@@ -80,8 +80,16 @@ _NONE: Final[Mapping[str, str]] = MappingProxyType({})
 
 def queue_views(state: PartitionState, path: str, *, subtree: bool) -> Iterator[QueueView]:
     """Yields the queue at *path* and, with *subtree*, everything below it in tree order; nothing if there is none."""
-    configured = dict(walk_queues(state.config.root, "root")) if state.config is not None else {}
-    return _walk_views(state, path, configured, subtree=subtree)
+    return _walk_views(state, path, _list_configured(state), subtree=subtree)
+
+
+def show_properties(state: PartitionState, queue: Queue) -> Mapping[str, str]:
+    """Returns the properties in force at *queue* as texts, inherited ones included."""
+    return _write_properties(queue, *_nearest_config(_list_configured(state), queue.path))
+
+
+def _list_configured(state: PartitionState) -> dict[str, QueueConfig]:
+    return dict(walk_queues(state.config.root, "root")) if state.config is not None else {}
 
 
 def _walk_views(

@@ -13,6 +13,7 @@ from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
 from google.protobuf.internal import containers as _containers
 from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
+from kornel.v1 import explain_pb2 as _explain_pb2
 import builtins as _builtins
 import sys
 import typing as _typing
@@ -629,6 +630,128 @@ class ApplicationSummary(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___ApplicationSummary: _TypeAlias = ApplicationSummary  # noqa: Y015
+
+@_typing.final
+class ListWaitsRequest(_message.Message):
+    """Who waits."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PARTITION_FIELD_NUMBER: _builtins.int
+    BY_FIELD_NUMBER: _builtins.int
+    QUEUE_FIELD_NUMBER: _builtins.int
+    USER_FIELD_NUMBER: _builtins.int
+    LIMIT_FIELD_NUMBER: _builtins.int
+    partition: _builtins.str
+    """Partition to read."""
+    by: _builtins.str
+    """What is summed up in an entry: "application", "queue" or "user". Empty: "application"."""
+    queue: _builtins.str
+    """Only applications of this queue and below, by full path in any case. Empty: all."""
+    user: _builtins.str
+    """Only applications of this user. Empty: all."""
+    limit: _builtins.int
+    """Most entries in the answer. 0: 20. 100 are the most, because each costs a search through all nodes."""
+    def __init__(
+        self,
+        *,
+        partition: _builtins.str = ...,
+        by: _builtins.str = ...,
+        queue: _builtins.str = ...,
+        user: _builtins.str = ...,
+        limit: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["by", b"by", "limit", b"limit", "partition", b"partition", "queue", b"queue", "user", b"user"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListWaitsRequest: _TypeAlias = ListWaitsRequest  # noqa: Y015
+
+@_typing.final
+class ListWaitsResponse(_message.Message):
+    """Those that have waited longest."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    WAITS_FIELD_NUMBER: _builtins.int
+    WAIT_COUNT_FIELD_NUMBER: _builtins.int
+    wait_count: _builtins.int
+    """How many there are, those in the answer included."""
+    @_builtins.property
+    def waits(self) -> _containers.RepeatedCompositeFieldContainer[Global___Wait]:
+        """The longest first."""
+
+    def __init__(
+        self,
+        *,
+        waits: _abc.Iterable[Global___Wait] | None = ...,
+        wait_count: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["wait_count", b"wait_count", "waits", b"waits"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListWaitsResponse: _TypeAlias = ListWaitsResponse  # noqa: Y015
+
+@_typing.final
+class Wait(_message.Message):
+    """An application, queue or user with pending asks, and the ask of it that has waited longest."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: _builtins.int
+    APPLICATION_COUNT_FIELD_NUMBER: _builtins.int
+    ASK_COUNT_FIELD_NUMBER: _builtins.int
+    ASK_KEY_FIELD_NUMBER: _builtins.int
+    OLDEST_ASK_NS_FIELD_NUMBER: _builtins.int
+    APPLICATION_ID_FIELD_NUMBER: _builtins.int
+    QUEUE_FIELD_NUMBER: _builtins.int
+    USER_FIELD_NUMBER: _builtins.int
+    OBSTACLE_FIELD_NUMBER: _builtins.int
+    name: _builtins.str
+    """Application ID, full path of the queue, or user."""
+    application_count: _builtins.int
+    """Applications with pending asks that are summed up."""
+    ask_count: _builtins.int
+    """Their pending asks."""
+    ask_key: _builtins.str
+    """Key of the ask that has waited longest."""
+    oldest_ask_ns: _builtins.int
+    """When it came."""
+    application_id: _builtins.str
+    """Its application."""
+    queue: _builtins.str
+    """Full path of its queue."""
+    user: _builtins.str
+    """Its user."""
+    @_builtins.property
+    def obstacle(self) -> _explain_pb2.Blocker:
+        """What keeps it from being placed first of all; of obstacles on nodes the one on most of them. Absent: nothing does."""
+
+    def __init__(
+        self,
+        *,
+        name: _builtins.str = ...,
+        application_count: _builtins.int = ...,
+        ask_count: _builtins.int = ...,
+        ask_key: _builtins.str = ...,
+        oldest_ask_ns: _builtins.int = ...,
+        application_id: _builtins.str = ...,
+        queue: _builtins.str = ...,
+        user: _builtins.str = ...,
+        obstacle: _explain_pb2.Blocker | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["obstacle", b"obstacle"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["application_count", b"application_count", "application_id", b"application_id", "ask_count", b"ask_count", "ask_key", b"ask_key", "name", b"name", "obstacle", b"obstacle", "oldest_ask_ns", b"oldest_ask_ns", "queue", b"queue", "user", b"user"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Wait: _TypeAlias = Wait  # noqa: Y015
 
 @_typing.final
 class GetApplicationRequest(_message.Message):

@@ -55,6 +55,11 @@ class ReadServiceStub:
                 request_serializer=kornel_dot_v1_dot_read__pb2.GetApplicationRequest.SerializeToString,
                 response_deserializer=kornel_dot_v1_dot_read__pb2.GetApplicationResponse.FromString,
                 _registered_method=True)
+        self.ListWaits = channel.unary_unary(
+                '/kornel.v1.ReadService/ListWaits',
+                request_serializer=kornel_dot_v1_dot_read__pb2.ListWaitsRequest.SerializeToString,
+                response_deserializer=kornel_dot_v1_dot_read__pb2.ListWaitsResponse.FromString,
+                _registered_method=True)
         self.ListNodes = channel.unary_unary(
                 '/kornel.v1.ReadService/ListNodes',
                 request_serializer=kornel_dot_v1_dot_read__pb2.ListNodesRequest.SerializeToString,
@@ -137,6 +142,14 @@ class ReadServiceServicer:
     def GetApplication(self, request, context):
         """One live application with its asks and allocations, or else the latest that ended under that ID. NOT_FOUND if there
         is neither.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListWaits(self, request, context):
+        """Who waits, the longest first: applications, or queues or users with sums of their applications. INVALID_ARGUMENT for
+        another way to sum up.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -237,6 +250,11 @@ def add_ReadServiceServicer_to_server(servicer, server):
                     servicer.GetApplication,
                     request_deserializer=kornel_dot_v1_dot_read__pb2.GetApplicationRequest.FromString,
                     response_serializer=kornel_dot_v1_dot_read__pb2.GetApplicationResponse.SerializeToString,
+            ),
+            'ListWaits': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListWaits,
+                    request_deserializer=kornel_dot_v1_dot_read__pb2.ListWaitsRequest.FromString,
+                    response_serializer=kornel_dot_v1_dot_read__pb2.ListWaitsResponse.SerializeToString,
             ),
             'ListNodes': grpc.unary_unary_rpc_method_handler(
                     servicer.ListNodes,
@@ -398,6 +416,33 @@ class ReadService:
             '/kornel.v1.ReadService/GetApplication',
             kornel_dot_v1_dot_read__pb2.GetApplicationRequest.SerializeToString,
             kornel_dot_v1_dot_read__pb2.GetApplicationResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListWaits(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/kornel.v1.ReadService/ListWaits',
+            kornel_dot_v1_dot_read__pb2.ListWaitsRequest.SerializeToString,
+            kornel_dot_v1_dot_read__pb2.ListWaitsResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -52,6 +52,10 @@ class ReadServiceStub:
     """One live application with its asks and allocations, or else the latest that ended under that ID. NOT_FOUND if there
     is neither.
     """
+    ListWaits: _grpc.UnaryUnaryMultiCallable[_read_pb2.ListWaitsRequest, _read_pb2.ListWaitsResponse]
+    """Who waits, the longest first: applications, or queues or users with sums of their applications. INVALID_ARGUMENT for
+    another way to sum up.
+    """
     ListNodes: _grpc.UnaryUnaryMultiCallable[_read_pb2.ListNodesRequest, _read_pb2.ListNodesResponse]
     """Nodes in short, by ID."""
     GetNode: _grpc.UnaryUnaryMultiCallable[_read_pb2.GetNodeRequest, _read_pb2.GetNodeResponse]
@@ -97,6 +101,10 @@ class ReadServiceAsyncStub(ReadServiceStub):
     GetApplication: _aio.UnaryUnaryMultiCallable[_read_pb2.GetApplicationRequest, _read_pb2.GetApplicationResponse]  # type: ignore[assignment]
     """One live application with its asks and allocations, or else the latest that ended under that ID. NOT_FOUND if there
     is neither.
+    """
+    ListWaits: _aio.UnaryUnaryMultiCallable[_read_pb2.ListWaitsRequest, _read_pb2.ListWaitsResponse]  # type: ignore[assignment]
+    """Who waits, the longest first: applications, or queues or users with sums of their applications. INVALID_ARGUMENT for
+    another way to sum up.
     """
     ListNodes: _aio.UnaryUnaryMultiCallable[_read_pb2.ListNodesRequest, _read_pb2.ListNodesResponse]  # type: ignore[assignment]
     """Nodes in short, by ID."""
@@ -164,6 +172,16 @@ class ReadServiceServicer(metaclass=_abc_1.ABCMeta):
     ) -> _typing.Union[_read_pb2.GetApplicationResponse, _abc.Awaitable[_read_pb2.GetApplicationResponse]]:
         """One live application with its asks and allocations, or else the latest that ended under that ID. NOT_FOUND if there
         is neither.
+        """
+
+    @_abc_1.abstractmethod
+    def ListWaits(
+        self,
+        request: _read_pb2.ListWaitsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_read_pb2.ListWaitsResponse, _abc.Awaitable[_read_pb2.ListWaitsResponse]]:
+        """Who waits, the longest first: applications, or queues or users with sums of their applications. INVALID_ARGUMENT for
+        another way to sum up.
         """
 
     @_abc_1.abstractmethod

@@ -1118,6 +1118,26 @@ class ExplainQueueResponse(_message.Message):
         def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
         def WhichOneof(self, oneof_group: _Never) -> None: ...
 
+    @_typing.final
+    class PropertiesEntry(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: _builtins.int
+        VALUE_FIELD_NUMBER: _builtins.int
+        key: _builtins.str
+        value: _builtins.str
+        def __init__(
+            self,
+            *,
+            key: _builtins.str = ...,
+            value: _builtins.str = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
     PATH_FIELD_NUMBER: _builtins.int
     LEAF_FIELD_NUMBER: _builtins.int
     STATE_FIELD_NUMBER: _builtins.int
@@ -1126,6 +1146,7 @@ class ExplainQueueResponse(_message.Message):
     BOUNDS_FIELD_NUMBER: _builtins.int
     TIGHTEST_FIELD_NUMBER: _builtins.int
     ABOVE_MAX_FIELD_NUMBER: _builtins.int
+    PROPERTIES_FIELD_NUMBER: _builtins.int
     path: _builtins.str
     """Full path in lower case."""
     leaf: _builtins.bool
@@ -1154,6 +1175,10 @@ class ExplainQueueResponse(_message.Message):
     def above_max(self) -> _containers.RepeatedCompositeFieldContainer[Global___QueueAboveMax]:
         """Those of "levels" that hold more than their max, the queue first."""
 
+    @_builtins.property
+    def properties(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]:
+        """Properties in force, inherited ones included."""
+
     def __init__(
         self,
         *,
@@ -1165,10 +1190,11 @@ class ExplainQueueResponse(_message.Message):
         bounds: _abc.Iterable[Global___QueueBound] | None = ...,
         tightest: Global___QueueBound | None = ...,
         above_max: _abc.Iterable[Global___QueueAboveMax] | None = ...,
+        properties: _abc.Mapping[_builtins.str, _builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["tightest", b"tightest"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["above_max", b"above_max", "bounds", b"bounds", "headroom", b"headroom", "leaf", b"leaf", "levels", b"levels", "path", b"path", "state", b"state", "tightest", b"tightest"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["above_max", b"above_max", "bounds", b"bounds", "headroom", b"headroom", "leaf", b"leaf", "levels", b"levels", "path", b"path", "properties", b"properties", "state", b"state", "tightest", b"tightest"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -13,10 +13,11 @@ from kornel.core.rest.message_documents import message_document
 from kornel.core.security.static_tokens import digest_of, new_token
 from kornel.si.v1 import si_pb2, si_pb2_grpc
 from kornel.v1 import read_pb2, read_pb2_grpc
-from tests.e2e.harness import CONFIG
+from tests.e2e.harness import CONFIG, resource
 from tests.e2e.rest.shim import PREFIX, Cluster, P, rest_cluster
 from tests.e2e.security.site import Authority, bearer, secured
 from tests.patience import PATIENCE_S
+from tests.waiting import until
 
 CALLS = f"{PREFIX}/calls"
 OTHER = CONFIG + "          - name: b\n"
@@ -299,6 +300,29 @@ async def test_names_are_found_by_any_part_in_any_case(fresh: Cluster) -> None:
     few = await fresh.get(f"{P}/search?text=ro&limit=1")
     assert few["more"] == ["queue"]
     await fresh.refused(f"{P}/search?text=", 400)
+
+
+async def test_long_names_that_are_found_fit_into_an_answer(fresh: Cluster) -> None:
+    """The answer says of which kind there are more."""
+    await fresh.register()
+    app = "a" * 200
+    await fresh.submit(app, queue="root.a")
+    for start in (0, 500):
+        keys = [f"{at:04}" + "\N{BUG}" * 1_020 for at in range(start, start + 500)]
+        asks = [
+            si_pb2.Allocation(allocationKey=key, applicationID=app, resourcePerAlloc=resource(vcore=1)) for key in keys
+        ]
+        await fresh.allocations.send(si_pb2.AllocationRequest(rmID="rm-1", allocations=asks))
+    stub = read_pb2_grpc.ReadServiceStub(fresh.core.channel)
+    wanted = read_pb2.FindNamesRequest(text="\N{BUG}", limit=1_000)
+
+    async def has_many() -> read_pb2.FindNamesResponse | None:
+        answer = await stub.FindNames(wanted)
+        return answer if list(answer.more) == ["ask"] else None
+
+    answer = await until(has_many, "more asks than fit")
+    assert 2 * 2**20 < answer.ByteSize() < 4 * 2**20
+    assert [each.name[:4] for each in answer.found] == [f"{at:04}" for at in range(len(answer.found))]
 
 
 async def test_documents_of_ours_are_the_same_over_grpc(fresh: Cluster) -> None:

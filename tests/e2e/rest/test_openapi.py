@@ -72,6 +72,8 @@ JSON_ROUTES = {
     f"{P}/explain?key=waits": ("", "ExplainResponse"),
     f"{P}/explain?node=n1": ("", "ExplainResponse"),
     f"{P}/search?text=a": ("", "FindNamesResponse"),
+    f"{P}/waits?by=user": ("", "ListWaitsResponse"),
+    f"{P}/stranded": ("", "ListNodesResponse"),
     f"{P}/placement?user=ann": ("", "FindQueueResponse"),
     f"{P}/preemptions": ("", "ListDecisionsResponse"),
     f"{PREFIX}/preemption-kinds": ("", "ListPreemptionKindsResponse"),
@@ -171,7 +173,7 @@ async def test_document_is_served_and_sound(fresh: Cluster) -> None:
         jsonschema_rs.meta.validate({"$schema": "https://json-schema.org/draft/2020-12/schema", **schema})
     named = [operation["operationId"] for methods in document["paths"].values() for operation in methods.values()]
     assert len(named) == len(set(named)) >= 30
-    assert len([path for path in document["paths"] if path.startswith(PREFIX)]) == 56
+    assert len([path for path in document["paths"] if path.startswith(PREFIX)]) == 58
     references = set(re.findall(r"#/components/schemas/(\w+)", str(document)))
     assert references <= set(DOCUMENTS)
 

@@ -18,7 +18,7 @@ ARGUMENTS: Final = ("--no-sandbox", "--disable-dev-shm-usage")
 PICTURES: Final = os.environ.get("KORNEL_PICTURES", "")
 """The folder for pictures of what tests see; empty: none are taken, because each costs as much as a small test."""
 VIEWS: Final = (
-    "overview", "queues", "applications", "nodes", "users",
+    "overview", "queues", "applications", "nodes", "waiting", "users",
     "preemption", "history", "events", "configuration", "what-if",
 )  # fmt: skip
 

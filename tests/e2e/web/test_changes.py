@@ -60,6 +60,39 @@ async def test_a_configuration_is_edited_previewed_applied_and_rolled_back(brows
         shown.check()
 
 
+async def test_a_preview_sums_up_who_would_leave(browser: Browser) -> None:
+    """By queue, user and application, before everybody who would leave is named; the same of a what-if."""
+    child = "{name: p, properties: {quota.preemption.delay: 1s}, queues: [{name: a}, {name: b}]}"
+    in_force = (
+        "partitions: [{name: default, preemption: {quotapreemptionenabled: true},"
+        f" queues: [{{name: root, submitacl: '*', queues: [{child}]}}]}}]"
+    )
+    after = in_force.replace("name: p,", "name: p, resources: {max: {vcore: 1m}},")
+    async with rest_cluster() as cluster, visit(browser, f"http://{cluster.core.server.rest_address}/") as shown:
+        await cluster.register(in_force)
+        await cluster.node("n1", vcore=10)
+        for name, user in {"a": "ann", "b": "bob"}.items():
+            await cluster.submit(name, queue=f"root.p.{name}", user=user)
+            await cluster.ask(f"{name}-1", name, vcore=2)
+        page = shown.page
+        await shown.view("configuration")
+        await expect(page.get_by_label("Queue configuration, YAML")).to_have_value(in_force)
+        await page.get_by_label("Queue configuration, YAML").fill(after)
+        await page.get_by_role("button", name="Preview").click()
+        sums = page.locator("section", has_text="By queue, user and application").last
+        for text in ("root.p.a", "root.p.b", "ann", "bob", "Would leave"):
+            await expect(sums).to_contain_text(text)
+        named = page.locator("section", has_text="Which allocations would leave, and when").last
+        for text in ("2 allocations", "a-1", "b-1", "ann", "bob"):
+            await expect(named).to_contain_text(text)
+        await shown.picture("configuration-sums-light")
+        await shown.open_address("what-if?suppose=limits&queue=root.p&max=vcore%3D1m&asked=yes")
+        await expect(page.locator("section", has_text="By queue, user and application").last).to_contain_text(
+            "root.p.b"
+        )
+        shown.check()
+
+
 async def test_hidden_secrets_are_told_of_and_not_applied(browser: Browser) -> None:
     async with rest_cluster() as cluster, visit(browser, f"http://{cluster.core.server.rest_address}/") as shown:
         await cluster.register(CONFIG.replace("name: a\n", "name: a\n            properties: {my.password: hunter2}\n"))

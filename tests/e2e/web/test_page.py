@@ -40,6 +40,7 @@ async def test_every_view_shows_what_there_is(browser: Browser, demo: str, theme
         "queues": "[role=treeitem] >> text=batch",
         "applications": "[role=row] >> text=root.prod",
         "nodes": ".bands",
+        "waiting": "text=Free, but nothing that waits fits",
         "users": "[role=row] >> text=shim-mock",
         "preemption": "[role=row] >> nth=5",
         "history": ".u-wrap >> nth=2",

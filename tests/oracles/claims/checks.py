@@ -316,8 +316,8 @@ def find_vain_victims(scene: Scene, asks: Waiter, victims: Collection[str]) -> I
 def find_hopeless_claims(scene: Scene) -> Iterator[Finding]:
     """A claim is made, and lasts, only for what can come true (rules 2 and 5, quiet points).
 
-    On a node in service that the shim does not refuse, where capacity less foreign load and pods that must run there
-    leaves room; while no limit keeps its holder back; and what one account saves is together within its limits.
+    On a node in service where capacity less foreign load and pods that must run there leaves room; a saved one where
+    the shim does not refuse it, while no limit keeps its holder back, and what one account saves is within its limits.
     Asks that must run somewhere are left out of the latter: each of them may preempt at once.
     """
     for claim in scene.claims:
@@ -331,11 +331,7 @@ def find_hopeless_claims(scene: Scene) -> Iterator[Finding]:
 def _faults(scene: Scene, claim: Claim, holder: Waiter, task: Task) -> Iterator[tuple[str, str]]:
     if scene.nodes[claim.node].drained and task.required_node != claim.node:
         yield "5 claim on a drained node", "which is drained"
-    elif (
-        not claim.firm
-        and claim.node not in task.refused
-        and not find_places(_ended(scene, task), Waiter((task,)), among=[claim.node])
-    ):
+    elif not find_places(_ended(scene, task), Waiter((replace(task, refused=frozenset()),)), among=[claim.node]):
         whose = ", of an ask that must run there" if task.required_node else ""
         yield f"2 claim that no end helps{whose}", "which can never hold it"
     if claim.firm:

@@ -68,7 +68,7 @@ class Course:
         self.departures: list[tuple[int, str]] = []
         self.again: list[Task] = []
         self.live: set[str] = set()
-        self.allowed: dict[str, dict[str, int]] = {}
+        self.allowed: dict[str, Counter[str]] = {}
         """For each ask with victims, what the queues of its path used when they were told, by path and type."""
         self.questions: list[PredicatesAsked | PreemptionPredicatesAsked] = []
         self.effects = 0
@@ -354,9 +354,11 @@ class Course:
         for group in [tasks] if tasks[0].group else [(task,) for task in tasks]:
             waiter = before.waiter(group[0].key)
             placed = Waiter(group, repairs=waiter is not None and waiter.repairs)
-            allowed = {what: used for task in group for what, used in self.allowed.pop(task.key, {}).items()}
+            most: Counter[str] = Counter()
+            for task in group:
+                most |= self.allowed.pop(task.key, Counter())
             # A claim that ended in this slice may have ended before the placement.
-            self._find(checks.find_limit_passed(replace(before, claims=kept), placed, allowed))
+            self._find(checks.find_limit_passed(replace(before, claims=kept), placed, most))
             theirs = {task.key: places[task.key] for task in group}
             self._find(checks.find_closed_node(before, placed, theirs))
             self._find(checks.find_kept_room(replace(before, claims=kept), placed, theirs, moved))
@@ -386,9 +388,13 @@ class Course:
         self._find(checks.find_unrest(before, self.last))
         waiter = before.waiter(decisions[0].key)
         if waiter is not None:
+            # Of a unit that is repaired, the others keep their places, and what they were allowed (B.11).
+            kept = {claim.key for claim in before.holds(waiter, firm=True)}
+            if len(waiter.tasks) > 1 and kept < waiter.keys:
+                waiter = replace(waiter, tasks=tuple(task for task in waiter.tasks if task.key not in kept))
             self._find(checks.find_vain_victims(before, waiter, keys))
             paths = ancestors(before.leaf(waiter.application))[:-1]
-            used = {f"{p}/{t}": before.sum_running(t, before.inside(p)) for p in paths for t in waiter.types()}
+            used = Counter({f"{p}/{t}": before.sum_running(t, before.inside(p)) for p in paths for t in waiter.types()})
             self.allowed |= dict.fromkeys(waiter.keys, used)
 
     def _judge_quiet(self) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import math
+import shutil
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -74,25 +75,33 @@ def settings_for(
     sync: JournalSync = JournalSync.FULL,
     *,
     afresh: bool = False,
+    accept_loss: bool = False,
     times: SnapshotTimes = NO_SNAPSHOTS,
 ) -> JournalSettings:
     """Returns settings of a journal, which is off for nobody."""
-    settings = journal_settings(str(where), sync, afresh=afresh)
+    settings = journal_settings(str(where), sync, afresh=afresh, accept_loss=accept_loss)
     assert settings is not None
     return replace(settings, times=times)
 
 
-def open_journal(where: str | Path, *, afresh: bool = False, version: str = "test") -> Journal:
+def open_journal(
+    where: str | Path, *, afresh: bool = False, accept_loss: bool = False, version: str = "test"
+) -> Journal:
     """Returns the journal at *where*, opened by a core of *version*."""
-    return Journal.open(
-        settings_for(where, afresh=afresh), BEGINNING._replace(version=version), now_ns=lambda: START_NS, logger=LOGGER
-    )
+    settings = settings_for(where, afresh=afresh, accept_loss=accept_loss)
+    return Journal.open(settings, BEGINNING._replace(version=version), now_ns=lambda: START_NS, logger=LOGGER)
+
+
+def copy_journal(path: Path, copy: Path) -> None:
+    """Copies the file of a journal that nobody writes, and its end marker."""
+    for suffix in ("", ".end"):
+        shutil.copy(f"{path}{suffix}", f"{copy}{suffix}")
 
 
 @asynccontextmanager
-async def written(where: str | Path, *, afresh: bool = False) -> AsyncIterator[Journal]:
+async def written(where: str | Path, *, afresh: bool = False, accept_loss: bool = False) -> AsyncIterator[Journal]:
     """A core that writes the journal at *where*, and makes no snapshots."""
-    journal = open_journal(where, afresh=afresh)
+    journal = open_journal(where, afresh=afresh, accept_loss=accept_loss)
     journal.start()
     try:
         yield journal

@@ -4,7 +4,6 @@ not of the file around them."""
 from __future__ import annotations
 
 import asyncio
-import shutil
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
@@ -19,7 +18,7 @@ from kornel.core.journal.content.records import Block, Record, RecordDamaged, re
 from kornel.core.journal.database.choices import JournalUnusable
 from kornel.core.journal.database.reading import verify_store
 from kornel.core.journal.database.store import STORE_ERRORS
-from tests.unit.journal.made import open_journal, open_store, written
+from tests.unit.journal.made import copy_journal, open_journal, open_store, written
 from tests.unit.journal.test_places import two_managers
 
 NUMBERS: Final = ("first", "last", "epoch", "at_ns", "chain_before", "chain", "delivered")
@@ -91,7 +90,7 @@ def test_the_beginning_of_an_engine_is_checked(path: Path) -> None:
     for block in blocks_of(path):
         for life in (block.first + 1, block.first - (block.first == 1), 0, 1 << 40):
             copy = path.with_name("copy.db")
-            shutil.copy(path, copy)
+            copy_journal(path, copy)
             with closing(sqlite3.connect(copy)) as connection, connection:
                 connection.execute("UPDATE journal_blocks SET life = ? WHERE first = ?", (life, block.first))
             with closing(open_store(copy)) as store:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import shutil
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, closing
 from pathlib import Path
@@ -41,6 +40,7 @@ from tests.unit.journal.made import (
     START_NS,
     asks,
     catch_up,
+    copy_journal,
     open_journal,
     open_store,
     settings_for,
@@ -195,7 +195,7 @@ async def test_a_flipped_bit_is_named_in_a_record_of_any_place(tmp_path: Path) -
     assert {0, 1} <= set().union(*places)
     for block in blocks:
         copy = tmp_path / "copy.db"
-        shutil.copy(path, copy)
+        copy_journal(path, copy)
         flip_bit(copy, block, len(block.payload) // 2)
         with closing(open_store(copy)) as store:
             (damage,) = verify_store(store).damage

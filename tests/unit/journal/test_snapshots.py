@@ -255,6 +255,7 @@ async def test_a_snapshot_of_other_records_is_not_used(tmp_path: Path) -> None:
         copy = tmp_path / "copy.db"
         with closing(sqlite3.connect(path)) as source, closing(sqlite3.connect(copy)) as target:
             source.backup(target)
+            shutil.copy(f"{path}.end", f"{copy}.end")
         await decide(journal, [asks(5)])
         snapshot(path)
     async with written(copy) as journal:

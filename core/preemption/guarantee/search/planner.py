@@ -186,7 +186,7 @@ def _explain_failure(
     """Returns why there is no solution: no allocation may be a victim, or those that may do not make enough room on any
     node."""
     candidates.count_closed_leaves()
-    if prospects is not None and candidates.any_on(view.nodes.values()):
+    if prospects is not None and candidates.may_give() and candidates.any_on(view.nodes.values()):
         detail = f"nodes: {_name_counts(search.verdicts)}; kept back: {_name_counts(candidates.dropped)}"
         return Refusal(Outcome.NO_NODE, detail)
     for ranking in by_class:

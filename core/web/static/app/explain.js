@@ -193,7 +193,7 @@ export function lossReport(lost) {
 
 /** Shows why an application waits: its kinds of asks, each with its obstacles. */
 export function waitingReport(app) {
-  const parts = [];
+  const parts = (app.remarks ?? []).map((text) => el("p", { text: readable(text) }));
   for (const group of app.groups ?? []) {
     const head = `${counted(group.size, group.size === 1 ? "ask" : "equal ask")} of ${amounts(group.first.resource)}`;
     parts.push(

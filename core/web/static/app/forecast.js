@@ -7,9 +7,6 @@ import { link } from "./links.js";
 import { amount, amounts, clock, count, counted, nameOf, readable, span, words } from "./units.js";
 import { meaningOf, wordLink } from "./word_links.js";
 
-/** The most tasks of one queue that are named in a table. */
-const MOST_NAMED = 20;
-
 const SHOWN = 50;
 
 /** The most kinds of waiting asks among which those that wait anyway are shown. */
@@ -25,11 +22,34 @@ function shortTable(heads, rows, numbers = []) {
   return el("div", { class: "table-scroll" }, el("table", {}, el("thead", {}, head), el("tbody", {}, ...body)), left > 0 && el("p", { class: "muted", text: `and ${count(left)} more` }));
 }
 
+/** Shows sums by queue, user and application, where these are several. `counted`: lists of messages by column. */
+function sumTables(counted) {
+  const columns = Object.keys(counted);
+  const tables = ["queue", "user", "applicationId"].map((by) => {
+    const sums = new Map();
+    for (const column of columns)
+      for (const one of counted[column]) {
+        const sum = sums.get(one[by]) ?? { total: 0 };
+        sums.set(one[by], sum);
+        sum[column] = (sum[column] ?? 0) + (one.askCount ?? 1);
+        sum.total += one.askCount ?? 1;
+      }
+    const kind = by === "applicationId" ? "application" : by;
+    const rows = [...sums].sort(([, one], [, other]) => other.total - one.total);
+    return rows.length > 1 && shortTable([words(kind), ...columns], rows.map(([name, sum]) => [named(name, kind), ...columns.map((column) => count(sum[column]))]), columns.map((_, at) => at + 1));
+  });
+  return tables.some(Boolean) && section("By queue, user and application", ...tables);
+}
+
+/** Returns everybody who would have to leave once, however often named. */
+const allLeavers = (lists) => [...new Map(lists.flatMap((one) => one.victims).map((victim) => [victim.key, victim])).values()];
+
 /** Shows the answer to a what-if: the verdict, then the asks that are placed, the allocations that have to leave, and the
     asks that wait. */
 export function forecastReport(found) {
   if (found.rejected) return [el("p", { class: "verdict bad", text: `It would be rejected: ${found.rejected}` })];
-  const victims = [...found.preemptions, ...found.enforcements].reduce((sum, one) => sum + one.victims.length, 0);
+  const leaving = allLeavers([...found.preemptions, ...found.enforcements]);
+  const victims = leaving.length;
   const waits = found.waiting.filter((one) => !one.already);
   const [waiting, all] = [waits, found.waiting].map((ones) => ones.reduce((sum, one) => sum + one.askCount, 0));
   const still = all - waiting;
@@ -45,6 +65,7 @@ export function forecastReport(found) {
     el("p", { class: "verdict", text: `${sentence.charAt(0).toUpperCase()}${sentence.slice(1)}.` }),
     ...found.notes.map((note) => el("p", { class: "muted", text: note })),
     !found.complete && el("p", { class: "muted", text: "The answer is incomplete: not everything was examined." }),
+    sumTables({ Placed: found.placed, Preempt: found.preemptions, Wait: waits, Leave: leaving }),
     found.position > 0 && el("p", { text: `It would be number ${count(found.position)} in line.` }),
     found.displaced.length > 0 && section(`Would have to be placed again: ${counted(found.displaced.length, "allocation")}`, el("p", {}, ...found.displaced.slice(0, SHOWN).flatMap((key, at) => [at ? ", " : "", link("ask", key)]))),
     found.enforcements.length > 0 &&
@@ -89,12 +110,6 @@ function wordFirst(group, text) {
 /** Supposed objects cannot be looked up. */
 const named = (key, kind = "ask") => (!key || key.startsWith("what-if") ? el("span", { class: "mono", text: key || "–" }) : link(kind, key));
 
-/** Names the first of the tasks that would have to leave. */
-function leavers(victims) {
-  const named = victims.slice(0, MOST_NAMED).map((victim) => victim.key).join(", ");
-  return victims.length > MOST_NAMED ? `${named} and ${count(victims.length - MOST_NAMED)} more` : named || "nobody";
-}
-
 /** Shows what a configuration would change on the running core. */
 export function impactReport(found) {
   if (found.refusals.length) return [el("p", { class: "verdict bad", text: "It would be refused:" }), el("ul", { class: "bullets" }, ...found.refusals.map((text) => el("li", { text })))];
@@ -105,7 +120,8 @@ export function impactReport(found) {
     el("p", { class: "verdict", text: `${counted(found.queues.length, "queue")} would change${losers.length ? `; ${counted(new Set(losers).size, "queue")} would lose` : "; no queue would lose anything"}.` }),
     found.partitions.length > 0 && section("Partitions", shortTable(["Partition", "What", "Applications"], found.partitions.map((one) => [one.name, one.added ? "would be created" : one.removed ? "would be removed, with everything in it" : settings(one.settings), count(one.applicationCount)]), [2])),
     found.queues.length > 0 && section("Queues", shortTable(["Queue", "What", "Settings", "Applications"], found.queues.map((one) => [one.kind === "added" ? el("span", { class: "mono", text: one.path }) : link("queue", one.path), badge(one.kind, { removed: "bad", drained: "warn", added: "good" }[one.kind]), settings(one.settings), count(one.applicationCount)]), [3])),
-    found.enforcements.length > 0 && section("Which allocations would leave, and when", shortTable(["Queue", "Above its max", "Gives back", "Who", "Stays above", "Not before"], found.enforcements.map((one) => [link("queue", one.path), amounts(one.amounts), amounts(one.freed), leavers(one.victims), Object.keys(one.unmet).length ? el("span", {}, amounts(one.unmet), `: ${one.reasons.join("; ")}`) : "", one.delayNs ? `${span(one.delayNs / 1e6)} after it takes effect` : "at once"]))),
+    sumTables({ "Would leave": allLeavers(found.enforcements) }),
+    found.enforcements.length > 0 && section("Which allocations would leave, and when", shortTable(["Queue", "Above its max", "Gives back", "Who", "Stays above", "Not before"], found.enforcements.map((one) => [link("queue", one.path), amounts(one.amounts), amounts(one.freed), one.victims.length ? counted(one.victims.length, "allocation") : "nobody", Object.keys(one.unmet).length ? el("span", {}, amounts(one.unmet), `: ${one.reasons.join("; ")}`) : "", one.delayNs ? `${span(one.delayNs / 1e6)} after it takes effect` : "at once"])), ...found.enforcements.filter((one) => one.victims.length).map((one) => victimTable(victimsOf(one)))),
     found.quotaExcesses.length > 0 && section("Queues above their max", shortTable(["Queue", "Type", "Uses", "Would be allowed", ""], found.quotaExcesses.map((one) => [link("queue", one.path), nameOf(one.type), amount(one.type, one.used), amount(one.type, one.max), one.already ? "is already" : ""]), [2, 3])),
     found.limitExcesses.length > 0 && section("Users and groups above their limit", shortTable(["Who", "Queue", "Type", "Uses", "Would be allowed"], found.limitExcesses.map((one) => [link(one.kind, one.name), link("queue", one.path), one.type ? nameOf(one.type) : "applications", one.type ? amount(one.type, one.used) : count(one.used), one.type ? amount(one.type, one.limit) : count(one.limit)]), [3, 4])),
     found.unplacedApplications.length > 0 && section("Applications that would be rejected if they were submitted again", shortTable(["Application", "Queue", "Because"], found.unplacedApplications.map((one) => [link("application", one.applicationId), link("queue", one.queue), one.reason]))),

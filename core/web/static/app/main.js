@@ -17,6 +17,7 @@ const VIEWS = {
   queues: ["Queues", () => import("./views/queues.js").then((m) => m.QueuesView), true],
   applications: ["Applications", () => import("./views/applications.js").then((m) => m.ApplicationsView), true],
   nodes: ["Nodes", () => import("./views/nodes.js").then((m) => m.NodesView), true],
+  waiting: ["Waiting", () => import("./views/waiting.js").then((m) => m.WaitingView), true],
   users: ["Users", () => import("./views/users.js").then((m) => m.UsersView), true],
   preemption: ["Preemption", () => import("./views/preemptions.js").then((m) => m.PreemptionsView), true],
   history: ["History", () => import("./views/history.js").then((m) => m.HistoryView), true],

@@ -1,0 +1,194 @@
+"""The names of two managers are never taken for each other's, however they are written."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from contextlib import suppress
+from typing import Any, Final
+
+import grpc
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from kornel.core.domain.names import bare_partition_name, full_partition_name, manager_name_flaw
+from kornel.si.v1 import si_pb2 as si
+from kornel.v1 import configuration_pb2, configuration_pb2_grpc, read_pb2, read_pb2_grpc
+from tests.e2e.harness import (
+    CONFIG,
+    Core,
+    allocation_request,
+    application_request,
+    ask,
+    create,
+    node_request,
+    open_streams,
+    release_request,
+    running_core,
+)
+from tests.e2e.test_several_managers import managing, status_of
+from tests.examples import mark_rest_long
+from tests.patience import PATIENCE_S
+
+NAMES: Final = st.text(st.sampled_from("ab[]\ufffd/. \n\x00A"), max_size=7)
+LEGAL: Final = st.builds(
+    lambda begin, rest: f"{begin}{rest}".strip(), st.sampled_from("abA/."), st.text("abA/. ", max_size=6)
+)
+OURS: Final = "of-ours"
+THEIRS: Final = "of-theirs"
+"""Parts of all names that the one and the other manager give to things."""
+
+
+@given(LEGAL, LEGAL, NAMES, NAMES)
+@example("a", "a b", "[a b]default", "]default")
+@example("a", "[", "", "")
+def test_composed_names_cannot_be_forged(one: str, other: str, ours: str, theirs: str) -> None:
+    """A partition that a manager names belongs to it, and no partition there is has the name of another one's."""
+    full = full_partition_name(one, ours)
+    assert full.startswith(f"[{one}]")
+    assert full_partition_name(one, full) == full, "a full name stays as it is"
+    assert not bare_partition_name(full).startswith("[")
+    assert not bare_partition_name(full).endswith("]default")
+    if one != other:
+        assert full != full_partition_name(other, theirs)
+
+
+@given(LEGAL, LEGAL, LEGAL, LEGAL)
+def test_two_names_compose_to_one_in_one_way(one: str, ours: str, other: str, theirs: str) -> None:
+    assert not any(manager_name_flaw("it", name) for name in (one, ours, other, theirs))
+    same = full_partition_name(one, ours) == full_partition_name(other, theirs)
+    assert same == ((one, ours) == (other, theirs))
+
+
+@pytest.mark.parametrize("name", ["a]b", "[a", "a\nb", "a\x00", "a\u202eb", "a\ufffd", " a", "a ", "\u200b"])
+async def test_such_an_rm_id_is_refused_with_a_reason(name: str) -> None:
+    async with running_core() as core:
+        with pytest.raises(grpc.aio.AioRpcError, match=r"the rmID (has the character|begins or ends)") as refused:
+            await core.register(name)
+        assert refused.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+
+
+@pytest.mark.parametrize("name", ["b]default", "[rm-1]default", "a\\nb", "\\ufffd"])
+async def test_such_a_partition_is_refused_with_its_line(name: str) -> None:
+    async with running_core() as core:
+        with pytest.raises(grpc.aio.AioRpcError, match=r"line 3.*a partition's name has the character"):
+            await core.register("rm-1", CONFIG.replace("name: default", f'name: "{name}"'))
+
+
+async def test_other_names_stay_free() -> None:
+    """Of nodes, applications and keys: they are never joined into one text."""
+    free = "a]b [c]\u2603/|:"
+    async with running_core() as core, managing(core, "My cluster/1:2 \u00e9") as manager:
+        await manager.nodes.send(node_request(create(free), rm_id=manager.rm_id))
+        assert (await manager.nodes.receive()).accepted[0].nodeID == free
+        await manager.applications.send(application_request(free, rm_id=manager.rm_id))
+        assert (await manager.applications.receive()).accepted[0].applicationID == free
+        await manager.allocations.send(allocation_request(ask(free, free), rm_id=manager.rm_id))
+        assert (await manager.allocations.entries(1))[0].allocationKey == free
+
+
+class Intruder:
+    """Another manager, which does what *dice* say, with names that look like those of *victim*."""
+
+    def __init__(self, core: Core, victim: str, dice: random.Random) -> None:
+        names = [f"{victim} 2", victim.upper(), f"{victim}/default", f"{victim}.", "default", "x"]
+        self.rm_id = dice.choice([name for name in names if name != victim])
+        self._core = core
+        self._victim = victim
+        self._dice = dice
+        self.heard: list[Any] = []
+
+    def _draw_partition(self) -> str:
+        victim, own = self._victim, self.rm_id
+        every = ["", "default", f"[{victim}]default", f"[{own}][{victim}]default", f"{victim}]default", "]default"]
+        return self._dice.choice([*every, f"[{own}]default", f"[{victim}", "[", f"[{victim}]", "[]default"])
+
+    def _draw_config(self) -> str:
+        name = self._dice.choice(["default", f"[{self._victim}]default", "other", f"{self._victim}", "]"])
+        return CONFIG.replace("name: default", f'name: "{name}"').replace("name: a", f"name: {THEIRS}")
+
+    async def act(self) -> None:
+        with suppress(grpc.aio.AioRpcError):
+            await self._core.register(self.rm_id, self._draw_config())
+        async with open_streams(self._core) as streams:
+            for _ in range(6):
+                await self._send_something(streams)
+            await self._core.settle()
+            for stream in streams:
+                self.heard += stream.got
+        with suppress(grpc.aio.AioRpcError):
+            await configuration_pb2_grpc.ConfigurationServiceStub(self._core.channel).UpdateConfiguration(
+                configuration_pb2.UpdateConfigurationRequest(rm_id=self.rm_id, config=self._draw_config())
+            )
+
+    async def _send_something(self, streams: Any) -> None:
+        partition, number = self._draw_partition(), self._dice.randrange(3)
+        name = self._dice.choice([f"{THEIRS}-{number}", f"n-{OURS}", f"app-{OURS}", f"k-{OURS}"])
+        released = si.AllocationRelease(partitionName=partition, applicationID=f"app-{OURS}", allocationKey=f"k-{OURS}")
+        kind = self._dice.randrange(4)
+        if kind == 0:
+            await streams.nodes.send(node_request(create(name, partition), rm_id=self.rm_id))
+        elif kind == 1:
+            added = application_request(name, partition=partition, rm_id=self.rm_id, queue=f"root.{THEIRS}")
+            await streams.applications.send(added)
+        elif kind == 2:
+            await streams.allocations.send(
+                allocation_request(ask(f"{THEIRS}-{number}", name, partition), rm_id=self.rm_id)
+            )
+        else:
+            await streams.allocations.send(release_request(released, rm_id=self.rm_id))
+
+
+async def live_through(victim: str, seed: int, *, alone: bool) -> list[str]:
+    """Returns everything that *victim* hears, and what is shown of it, beside another manager or *alone*."""
+    shown: list[Any] = []
+    async with running_core() as core:
+        intruder = Intruder(core, victim, random.Random(seed))
+
+        async def intrude() -> None:
+            if not alone:
+                await intruder.act()
+
+        await intrude()
+        await core.register(victim)
+        async with open_streams(core) as streams:
+            await streams.nodes.send(node_request(create(f"n-{OURS}"), create(f"n-{OURS}"), rm_id=victim))
+            shown += await streams.nodes.entries(2)
+            await intrude()
+            await streams.applications.send(application_request(f"app-{OURS}", rm_id=victim))
+            shown += await streams.applications.entries(1)
+            await intrude()
+            asked = [ask(f"k-{OURS}", f"app-{OURS}"), ask(f"none-{OURS}", "nobody")]
+            await streams.allocations.send(allocation_request(*asked, rm_id=victim))
+            shown += await streams.allocations.entries(2)
+            await intrude()
+            shown += [*streams.nodes.got, *streams.applications.got]
+            shown += await read_all(core, f"[{victim}]default")
+            shown += (await status_of(core, rm_id=victim)).partitions
+    for entry in intruder.heard:
+        assert "nobody" not in str(entry)
+    return [str(entry) for entry in shown]
+
+
+async def read_all(core: Core, partition: str) -> list[Any]:
+    """Returns what is shown of *partition*."""
+    stub: Any = read_pb2_grpc.ReadServiceStub(core.channel)
+    refusals = await stub.ListRefusals(read_pb2.ListRefusalsRequest(partition=partition), timeout=PATIENCE_S)
+    for refusal in refusals.refusals:
+        refusal.ClearField("number")  # The core counts those of all managers.
+    nodes = await stub.ListNodes(read_pb2.ListNodesRequest(partition=partition), timeout=PATIENCE_S)
+    applications = await stub.ListApplications(
+        read_pb2.ListApplicationsRequest(partition=partition), timeout=PATIENCE_S
+    )
+    return [*refusals.refusals, *nodes.nodes, *applications.applications]
+
+
+@pytest.mark.parametrize("seed", mark_rest_long(range(40), keep=6))
+def test_nothing_of_one_manager_shows_in_another_one(seed: int) -> None:
+    """What it hears and what is shown of it is the same with the other one and without."""
+    victim = random.Random(seed).choice(["rm", "a b", "default", "x/y"])
+    alone = asyncio.run(live_through(victim, seed, alone=True))
+    beside = asyncio.run(live_through(victim, seed, alone=False))
+    assert beside == alone
+    assert not any(THEIRS in entry for entry in beside)
