@@ -201,7 +201,7 @@ func TestShimWaitsForAnotherThatHasTheCore(t *testing.T) {
 	core.HoldRegistrations = 2
 	start(t, core, shim)
 	log := core.Log()
-	held, registered := slices.Index(log, "held wait=1"), slices.Index(log, "register mycluster")
+	held, registered := slices.Index(log, "held wait=1000ms"), slices.Index(log, "register mycluster")
 	if held < 0 || registered < held {
 		t.Fatalf("%v", log)
 	}
