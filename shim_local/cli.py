@@ -336,6 +336,46 @@ def cancel_jobs(
     _print_line(f"{number} tasks are cancelled" if number != 1 else "1 task is cancelled")
 
 
+@app.command("hold")
+def hold_jobs(context: typer.Context, jobs: Annotated[list[str], typer.Argument(metavar="JOB...")]) -> None:
+    """Start none of the tasks that wait until the job is released. Those that run go on."""
+    with _report_errors(), _connect(context) as server:
+        number = server.request({"do": "hold", "names": jobs})["held"]
+    _print_line(f"{number} jobs are held" if number != 1 else "1 job is held")
+
+
+@app.command("release")
+def release_jobs(context: typer.Context, jobs: Annotated[list[str], typer.Argument(metavar="JOB...")]) -> None:
+    """Let jobs that are held start."""
+    with _report_errors(), _connect(context) as server:
+        number = server.request({"do": "release", "names": jobs})["released"]
+    _print_line(f"{number} jobs are released" if number != 1 else "1 job is released")
+
+
+@app.command("change")
+def change_jobs(
+    context: typer.Context,
+    jobs: Annotated[list[str], typer.Argument(metavar="JOB...")],
+    priority: Annotated[int | None, typer.Option("--priority", help="Higher goes first within the queue.")] = None,
+    vcore: Annotated[str, typer.Option("--vcore", metavar="CORES", help="Cores, such as 2 or 500m.")] = "",
+    memory: Annotated[str, typer.Option("--memory", "--mem", metavar="SIZE", help="Memory, such as 4Gi.")] = "",
+    time_limit: Annotated[str, typer.Option("--time", metavar="TIME", help="Stop it after this time.")] = "",
+) -> None:
+    """Change what jobs that wait ask for. They keep their age, and so their place in line."""
+    with _report_errors(), _connect(context) as server:
+        values = {
+            "priority": priority,
+            "vcore": parse_cores(vcore) if vcore else None,
+            "memory": parse_bytes(memory) if memory else None,
+            "time_s": parse_duration(time_limit) if time_limit else None,
+        }
+        given = {name: value for name, value in values.items() if value is not None}
+        if not given:
+            raise BadSpec("there is nothing to change: give --priority, --vcore, --memory or --time")
+        number = server.request({"do": "change", "names": jobs, "values": given})["changed"]
+    _print_line(f"{number} jobs are changed" if number != 1 else "1 job is changed")
+
+
 @app.command("wait")
 def wait(
     context: typer.Context, jobs: Annotated[list[str], typer.Argument(metavar="JOB...", help="Jobs or tasks.")]

@@ -104,14 +104,15 @@ def make_spec(folder: Path, command: list[str], options: dict[str, Any]) -> JobS
     return spec
 
 
-def _parse_jobs(option: str, texts: list[str] | None) -> tuple[int, ...]:
-    """Returns the numbers of jobs in *texts*, the values of *option*."""
-    found = []
+def _parse_jobs(option: str, texts: list[str] | None) -> tuple[int | str, ...]:
+    """Returns the numbers of jobs, and the names of tasks, in *texts*, the values of *option*."""
+    found: list[int | str] = []
     for text in texts or ():
-        for number in text.split(","):
-            if not (number.isascii() and number.isdigit()):
-                raise BadSpec(f"{option} {text!r} is not a job; write its number")
-            found.append(int(number))
+        for name in text.split(","):
+            number, dot, index = name.partition(".")
+            if not name.isascii() or not number.isdigit() or (dot and not index.isdigit()):
+                raise BadSpec(f"{option} {text!r} is not a job; write its number, or 19.3 for a task of an array")
+            found.append(name if dot else int(number))
     return tuple(found)
 
 

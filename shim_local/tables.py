@@ -91,8 +91,13 @@ def _format_time(task: Mapping[str, Any], now: float) -> str:
 def _format_note(job: Mapping[str, Any], task: Mapping[str, Any]) -> str:
     notes = [str(task["reason"])] if task["reason"] else []
     if task["state"] == "held":
+        if job["on_hold"]:
+            notes.append("until it is released")
         begun = not job["after"] or not job["counts"].keys() <= {"held", "cancelled"}
-        notes.append(f"{job['at_once']} at a time" if begun else "after " + ", ".join(map(str, job["after"])))
+        if job["at_once"] and begun:
+            notes.append(f"{job['at_once']} at a time")
+        elif job["after"] and not begun:
+            notes.append("after " + ", ".join(map(str, job["after"])))
     if task["preemptions"]:
         notes.append(f"preempted {task['preemptions']} times" if task["preemptions"] > 1 else "preempted once")
     if task["attempt"] > 1:

@@ -120,11 +120,12 @@ def _find_nodes(reader: Reader, named: Sequence[str], where: Sequence[str], part
         return list(named)
     domains = reader.list_domains(pb.ListDomainsRequest(partition=partition))
     wanted = {pair for each in where for pair in _find_attributes(domains, *each.split("=", 1))}
-    known = [each.node_id for each in reader.nodes(pb.ListNodesRequest(partition=partition)).nodes]
-    found = [each for each in known if wanted <= reader.node(each, partition).attributes.items()]
+    selected = pb.ListNodesRequest(partition=partition, attributes=dict(wanted))
+    # No node has two values of one attribute.
+    found = reader.nodes(selected).nodes if len(selected.attributes) == len(wanted) else ()
     if not found:
         raise report_failure(f"no node has {' and '.join(where)}")
-    return found
+    return [each.node_id for each in found]
 
 
 def _find_attributes(known: pb.ListDomainsResponse, name: str, value: str) -> list[tuple[str, str]]:
@@ -194,7 +195,7 @@ def _wait_until_empty(reader: Reader, nodes: Sequence[str], partition: str, long
     began = time.monotonic()
     before = -1
     while True:
-        left = sum(_count_running(reader, node, partition) for node in nodes)
+        left = sum(_count_running(reader, nodes, partition).values())
         if say and left != before and left:
             echo_line(f"waiting: {format_count(left, 'allocation')} still {'runs' if left == 1 else 'run'} there")
         before = left
@@ -208,21 +209,19 @@ def _wait_until_empty(reader: Reader, nodes: Sequence[str], partition: str, long
         time.sleep(min(POLL_S, longest_s or POLL_S))
 
 
-def _count_running(reader: Reader, node: str, partition: str) -> int:
-    try:
-        return int(reader.node(node, partition).summary.allocation_count)
-    except CoreUnreachable as error:
-        if error.unknown:
-            return 0  # The node is gone, and nothing runs on it any more.
-        raise
+def _count_running(reader: Reader, nodes: Sequence[str], partition: str) -> dict[str, int]:
+    """Returns how much runs on those of *nodes* that are registered."""
+    found = reader.nodes(pb.ListNodesRequest(partition=partition, node_ids=nodes))
+    return {each.node_id: each.allocation_count for each in found.nodes}
 
 
 def _render_drained(status: PartitionStatus, reader: Reader, partition: str) -> str:
     if not status.drained_nodes:
         return "no operator has drained a node"
     now_ns = time_ns()
+    running = _count_running(reader, [node.node_id for node in status.drained_nodes], partition)
     rows = [("node", "by", "since", "still running")]
     for node in status.drained_nodes:
-        running = str(_count_running(reader, node.node_id, partition)) if node.registered else "not registered"
-        rows.append((node.node_id, node.principal, format_moment(node.since_ns, now_ns), running))
+        still = str(running.get(node.node_id, "not registered"))
+        rows.append((node.node_id, node.principal, format_moment(node.since_ns, now_ns), still))
     return join_lines(format_table(rows))

@@ -39,7 +39,8 @@ def take_apart(state: PartitionState) -> Iterator[None]:
     while state.nodes:
         _release_node(state.nodes.popitem()[1])
         yield
-    for known in (state.reserving.at_limits, state.reserving.lapsed, state.reserving.short):
+    reserving = state.reserving
+    for known in (reserving.at_limits, reserving.lapsed, reserving.looked_at, reserving.short):
         known.clear()
     while state.queues:
         queue = state.queues.popitem()[1]

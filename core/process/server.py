@@ -34,13 +34,13 @@ from kornel.core.process.server_settings import AddressTooOpen, AddressUnavailab
 from kornel.core.process.services import ServiceParts, add_services, health_handlers, make_services, name_calls
 from kornel.core.process.socket_lock import SocketLock, SocketTaken
 from kornel.core.process.usage_sampler import UsageSampler
-from kornel.core.rest.access import Proofs
 from kornel.core.rest.application import RestApplication, Services
-from kornel.core.rest.browser_rules import BrowserRules, checked_origins, local_hosts
-from kornel.core.rest.guard_door import GuardDoor
-from kornel.core.rest.history import UsageHistory, count_running
-from kornel.core.rest.page_links import checked_links
-from kornel.core.rest.server import HttpServer, RestAddressUnavailable
+from kornel.core.rest.documents.history import UsageHistory, count_running
+from kornel.core.rest.documents.page_links import checked_links
+from kornel.core.rest.http.access import Proofs
+from kornel.core.rest.http.browser_rules import BrowserRules, checked_origins, local_hosts
+from kornel.core.rest.http.guard_door import GuardDoor
+from kornel.core.rest.http.server import HttpServer, RestAddressUnavailable
 from kornel.core.security.errors import SecurityError
 from kornel.core.security.security import Security
 from kornel.core.service.callbacks.callback_board import CallbackBoard

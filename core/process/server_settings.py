@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Final
 
 from kornel.core.process.history import NO_HISTORY, HistoryChoice
-from kornel.core.rest.browser_rules import BadOrigin, checked_origins
-from kornel.core.rest.history import SAMPLES_KEPT
-from kornel.core.rest.page_links import BadLink, checked_links
-from kornel.core.rest.server import MOST_CONNECTIONS
+from kornel.core.rest.documents.history import SAMPLES_KEPT
+from kornel.core.rest.documents.page_links import BadLink, checked_links
+from kornel.core.rest.http.browser_rules import BadOrigin, checked_origins
+from kornel.core.rest.http.server import MOST_CONNECTIONS
 from kornel.core.service.calls.admission import MOST_CALLS
 from kornel.core.service.machine.clock import SECOND_NS
 from kornel.core.service.managers.managers import MOST_MANAGERS

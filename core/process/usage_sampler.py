@@ -15,7 +15,7 @@ from structlog.typing import FilteringBoundLogger
 
 from kornel.core.archive.usage_samples import UsageSample
 from kornel.core.domain.resources import Resources, clamp_int64
-from kornel.core.rest.turns import gather_items
+from kornel.core.rest.serving.turns import gather_items
 from kornel.core.service.machine.clock import SECOND_NS, Clock, Timer
 from kornel.core.telling.queues.queue_views import QueueView
 from kornel.core.telling.reader import PartitionReader

@@ -9,9 +9,8 @@ from typing import Final
 from starlette.types import ASGIApp
 from structlog.typing import FilteringBoundLogger
 
-from kornel.core.rest.access import NO_PROOFS, Door, Proofs
-from kornel.core.rest.browser_rules import ANYTHING, BrowserRules
-from kornel.core.rest.event_streams import EventStreams
+from kornel.core.rest.documents.history import UsageHistory
+from kornel.core.rest.documents.page_links import NO_LINKS, PageLinks
 from kornel.core.rest.handlers import debug, health
 from kornel.core.rest.handlers.applications import ApplicationHandlers
 from kornel.core.rest.handlers.calls import CallHandlers
@@ -25,10 +24,11 @@ from kornel.core.rest.handlers.metrics import Exposition, MetricsHandlers
 from kornel.core.rest.handlers.nodes import NodeHandlers
 from kornel.core.rest.handlers.queues import QueueHandlers
 from kornel.core.rest.handlers.users import UserHandlers
-from kornel.core.rest.history import UsageHistory
-from kornel.core.rest.page_links import NO_LINKS, PageLinks
-from kornel.core.rest.routing import Router
-from kornel.core.rest.rows import Row, rows_of
+from kornel.core.rest.http.access import NO_PROOFS, Door, Proofs
+from kornel.core.rest.http.browser_rules import ANYTHING, BrowserRules
+from kornel.core.rest.serving.event_streams import EventStreams
+from kornel.core.rest.serving.routing import Router
+from kornel.core.rest.serving.rows import Row, rows_of
 from kornel.core.service.calls.long_answers import LongAnswers
 from kornel.core.service.calls.rpc import Handler
 from kornel.core.service.events.event_journal import EventJournal

@@ -7,7 +7,7 @@ partition.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Protocol, TypeVar
 from weakref import WeakKeyDictionary
@@ -338,11 +338,22 @@ class PartitionReader:
         """Tells whether a node is registered."""
         return node_id in self._state.nodes
 
-    def node_summaries(self, after: str = "", *, stranded: bool = False) -> Iterator[NodeSummary]:
+    def node_summaries(
+        self,
+        after: str = "",
+        *,
+        stranded: bool = False,
+        attributes: Collection[tuple[str, str]] = (),
+        node_ids: Collection[str] = (),
+    ) -> Iterator[NodeSummary]:
         """Shows the nodes whose IDs come after *after*, by ID, without their allocations, and with what is *stranded*
-        there."""
-        waiting = list_waiting(self._state) if stranded else None
-        return (node_summary(self._state, node, waiting) for node in nodes_by_id(self._state, after))
+        there: all, or only those with *attributes*, or of these *node_ids*."""
+        waiting, wanted = list_waiting(self._state) if stranded else None, set(attributes)
+        return (
+            node_summary(self._state, node, waiting)
+            for node in nodes_by_id(self._state, after, node_ids)
+            if wanted.issubset(node.attributes)
+        )
 
     def node_heads(self, render: Callable[[NodeView], bytes]) -> Iterator[tuple[bool, bytes]]:
         """Yields for each node, by ID, whether it is schedulable, and the result of *render* for the node without its

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any, Final, Protocol
@@ -85,6 +85,8 @@ class Dispatcher:
         self._terminations: dict[str, int] = {}
         self._paused: set[str] = set()
         self._held: dict[int, Iterator[Task]] = {}
+        self._awaited = {each for job in self.jobs.values() for each in job.spec.predecessors if isinstance(each, str)}
+        """The names of single tasks for which jobs wait, or have waited."""
         self._waiting: dict[int, list[asyncio.Future[None]]] = defaultdict(list)
         self._changed: dict[str, Task] = {}
         self._effects: list[Callable[[], None]] = []
@@ -109,8 +111,8 @@ class Dispatcher:
     def submit(self, spec: JobSpec) -> Job:
         """Stores a new job and returns it. Raises Refused."""
         for needed in spec.predecessors:
-            other = self.find_job(needed)
-            if needed in spec.after and other.is_over and not other.is_done:
+            _, tasks = self.find_tasks(str(needed))
+            if needed in spec.after and have_failed(tasks):
                 raise Refused(f"job {needed}, after which this one shall run, did not end well")
         held = not self._may_start(spec)
         state = TaskState.HELD if held or spec.at_once else TaskState.QUEUED
@@ -120,6 +122,7 @@ class Dispatcher:
             raise Refused(str(error)) from None
         self.jobs[job.id] = job
         self._open[job.id] = len(job.tasks)
+        self._awaited.update(needed for needed in spec.predecessors if isinstance(needed, str))
         if spec.at_once:
             self._release_held(job)
         elif not held:
@@ -134,6 +137,73 @@ class Dispatcher:
         if job is None:
             raise Refused(f"there is no job {number}")
         return job
+
+    def find_tasks(self, name: str) -> tuple[Job, list[Task]]:
+        """Returns the job *name* and its tasks: all tasks for ``17``, one task for ``17.3``. Raises Refused."""
+        number, dot, index = name.partition(".")
+        if not (number.isascii() and number.isdigit() and len(number) <= 15 and (not dot or index.isdigit())):
+            raise Refused(f"{name!r} is not a job; write its number, such as 17, or 17.3 for one task of an array")
+        job = self.find_job(int(number))
+        if not dot:
+            return job, [job.tasks[each] for each in sorted(job.tasks)]
+        task = job.tasks.get(int(index))
+        if task is None or task.index == SINGLE:
+            raise Refused(f"job {number} has no task {name}")
+        return job, [task]
+
+    def hold(self, job: Job) -> bool:
+        """Starts none of the tasks of *job* that wait until it is released. Those that run go on. Returns whether it
+        was not held before. Raises Refused."""
+        if not self._save_spec(job, {"on_hold": True}):
+            return False
+        self._held.pop(job.id, None)
+        for task in job.tasks.values():
+            if task.state is TaskState.QUEUED:
+                key = task.key
+                del self._current[key]
+                # The core may have placed this attempt a moment ago. It must not be taken for the next one.
+                task.start_over()
+                task.state = TaskState.HELD
+                self._note_change(task)
+                if key not in self._paused:
+                    self._do_later(lambda key=key: self.core.release(job, key, STOPPED))  # type: ignore[misc]
+                self._paused.discard(key)
+        return True
+
+    def release(self, job: Job) -> bool:
+        """Lets the tasks of *job* start again. Returns whether it was held. Raises Refused."""
+        if not self._save_spec(job, {"on_hold": False}):
+            return False
+        self._release_held(job)
+        return True
+
+    def change(self, job: Job, values: Mapping[str, Any]) -> bool:
+        """Changes *values* of a job that waits, which keeps its place in line as far as the new ones let it. Returns
+        whether any differs. Raises Refused, or BadSpec."""
+        if any(task.state is TaskState.RUNNING for task in job.tasks.values()):
+            raise Refused(f"job {job.id} runs, and can no longer be changed")
+        if not self._save_spec(job, values):
+            return False
+        for task in job.tasks.values():
+            if task.state is TaskState.QUEUED and not self.is_paused(task):
+                # An ask that is sent again under its key takes the place of the one before.
+                self._do_later(lambda task=task, key=task.key: self._request_room(job, task, key))  # type: ignore[misc]
+        return True
+
+    def _save_spec(self, job: Job, values: Mapping[str, Any]) -> bool:
+        """Stores new *values* of *job*. Returns whether any differs."""
+        if job.id not in self.jobs:
+            raise Refused(f"job {job.id} has ended")
+        before = job.spec
+        job.spec = JobSpec.from_json(before.to_json() | dict(values))
+        if job.spec == before:
+            return False
+        try:
+            self.store.save_spec(job)
+        except StoreUnwritable as error:
+            job.spec = before
+            raise Refused(str(error)) from None
+        return True
 
     def cancel(self, job: Job, tasks: Iterable[Task]) -> int:
         """Cancels *tasks*. Returns how many of them will end because of this."""
@@ -357,6 +427,10 @@ class Dispatcher:
         del self._current[task.key]
         task.start_over()
         task.reason = reason
+        if job.spec.on_hold:
+            task.state = TaskState.HELD
+            self._note_change(task)
+            return
         key = task.key
         self._current[key] = task
         if pause_s:
@@ -380,6 +454,8 @@ class Dispatcher:
         task.state, task.reason, task.stopping = state, reason, ""
         task.ended_s = at or self._now()
         self._open[job.id] -= 1
+        if task.name in self._awaited:
+            self._do_later(lambda: self._end_waiting(task.name))
         if not self._open[job.id]:
             self._note_change(task, lambda: self._close_job(job))
         else:
@@ -394,8 +470,12 @@ class Dispatcher:
         for over in self._waiting.pop(job.id, []):
             if not over.done():
                 over.set_result(None)
+        self._end_waiting(job.id)
+
+    def _end_waiting(self, ended: int | str) -> None:
+        """Looks at the jobs that waited for a job or task that has *ended*."""
         for other in list(self.jobs.values()):
-            if job.id in other.spec.predecessors:
+            if ended in other.spec.predecessors:
                 self._release_held(other)
 
     def _release_held(self, job: Job) -> None:
@@ -404,11 +484,10 @@ class Dispatcher:
         held = [task for task in job.tasks.values() if task.state is TaskState.HELD]
         if not held:
             return
-        for number in job.spec.after:
-            needed = self.store.load_job(number) if number not in self.jobs else None
-            if needed is not None and not needed.is_done:
+        for needed in job.spec.after:
+            if have_failed(self._find_needed(needed)):
                 for task in held:
-                    self._finish_task(job, task, TaskState.CANCELLED, f"job {number} did not end well")
+                    self._finish_task(job, task, TaskState.CANCELLED, f"job {needed} did not end well")
                 return
         if self._may_start(job.spec):
             self._held[job.id] = (task for task in held if task.state is TaskState.HELD)
@@ -424,13 +503,20 @@ class Dispatcher:
             self._note_change(task, lambda task=task, key=task.key: self._request_room(job, task, key))  # type: ignore[misc]
 
     def _may_start(self, spec: JobSpec) -> bool:
-        """Tells whether all jobs have ended as *spec* demands. A job that has been removed since then counts as
-        successful."""
-        for number in spec.predecessors:
-            job = self.jobs.get(number) or self.store.load_job(number)
-            if job is not None and not (job.is_done if number in spec.after else job.is_over):
-                return False
-        return True
+        """Tells whether nobody holds the job, and all others have ended as *spec* demands. A job that has been removed
+        since then counts as successful."""
+        return not spec.on_hold and all(
+            task.state is TaskState.DONE if needed in spec.after else task.state.is_final
+            for needed in spec.predecessors
+            for task in self._find_needed(needed)
+        )
+
+    def _find_needed(self, needed: int | str) -> list[Task]:
+        """Returns the tasks of a job, or the single one, that *needed* names; none: they have been removed."""
+        try:
+            return self.find_tasks(str(needed))[1]
+        except Refused:
+            return []
 
     def _note_change(self, task: Task, effect: Callable[[], None] | None = None) -> None:
         """Notes that *task* has to be stored, and that *effect* is to be called afterwards."""
@@ -478,6 +564,11 @@ class Dispatcher:
             for effect in effects:
                 effect()
         return True
+
+
+def have_failed(tasks: Sequence[Task]) -> bool:
+    """Tells whether all of *tasks* have ended, and some of them not well."""
+    return all(task.state.is_final for task in tasks) and any(task.state is not TaskState.DONE for task in tasks)
 
 
 def make_attempt_spec(job: Job, task: Task) -> dict[str, Any]:

@@ -41,10 +41,12 @@ class JobSpec:
     """The indexes of an array; empty for a single task."""
     at_once: int = 0
     """The most tasks of an array that wait for room or run at a time; 0: any number."""
-    after: tuple[int, ...] = ()
-    """The jobs that have to succeed before this one starts."""
-    after_any: tuple[int, ...] = ()
-    """The jobs that have to end, in whatever way, before this one starts."""
+    after: tuple[int | str, ...] = ()
+    """The jobs, or single tasks such as ``19.3``, that have to succeed before this one starts."""
+    after_any: tuple[int | str, ...] = ()
+    """The jobs and tasks that have to end, in whatever way, before this one starts."""
+    on_hold: bool = False
+    """Tells whether somebody holds the job: none of its tasks that wait is started."""
     time_s: float = 0.0
     """The longest time that the job may run; 0: without limit."""
     grace_s: float = DEFAULT_GRACE_S
@@ -105,8 +107,6 @@ class JobSpec:
             raise BadSpec(f"{self.gpu:g} GPUs cannot be given: ask for whole ones, or for a part of one such as 0.5")
         if not -LARGEST_PRIORITY <= self.priority <= LARGEST_PRIORITY:
             raise BadSpec(f"the priority {self.priority} is out of range: it goes up to {LARGEST_PRIORITY}")
-        if any(number > LARGEST_AMOUNT for number in self.predecessors):
-            raise BadSpec(f"there is no job {max(self.predecessors)}")
         for text in (self.queue, self.user, *self.groups):
             if not text.isprintable() or not _is_unicode(text):
                 raise BadSpec(f"{text!r} cannot be the name of a queue, user or group")
@@ -114,8 +114,8 @@ class JobSpec:
             raise BadSpec("the job asks for nothing: give it --vcore, --memory or --gpu with whole GPUs")
 
     @property
-    def predecessors(self) -> tuple[int, ...]:
-        """The jobs that have to end before this one starts, well or in whatever way."""
+    def predecessors(self) -> tuple[int | str, ...]:
+        """The jobs and tasks that have to end before this one starts, well or in whatever way."""
         return self.after + self.after_any
 
     @property

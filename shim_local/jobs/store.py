@@ -94,6 +94,13 @@ class JobStore:
             raise self._give_up(error) from None
         return job
 
+    def save_spec(self, job: Job) -> None:
+        """Store the present values of a job. Raises StoreUnwritable."""
+        try:
+            self._database.execute("UPDATE jobs SET spec = ? WHERE id = ?", (json.dumps(job.spec.to_json()), job.id))
+        except sqlite3.Error as error:
+            raise self._give_up(error) from None
+
     def save_changes(self, tasks: Iterable[Task]) -> None:
         """Store the present state of *tasks*, all or none. Raises StoreUnwritable."""
         try:

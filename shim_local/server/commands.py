@@ -9,10 +9,12 @@ from typing import Any, Final
 
 from kornel.shim_local.jobs.dispatcher import Dispatcher, Refused
 from kornel.shim_local.jobs.spec import BadSpec, JobSpec
-from kornel.shim_local.jobs.task import SINGLE, Job, Task, TaskState
+from kornel.shim_local.jobs.task import Job, Task, TaskState
 from kornel.shim_local.server.agent_links import AgentAway, AgentLinks
 
 MOST_JOBS: Final = 1000
+CHANGEABLE: Final = frozenset({"priority", "vcore", "memory", "time_s"})
+"""The values of a job that can be changed while it waits."""
 
 
 class Commands:
@@ -38,6 +40,7 @@ class Commands:
         """Returns the answer to *request*."""
         handlers = {
             "submit": self._submit, "ps": self._list_jobs, "show": self._show, "cancel": self._cancel_tasks,
+            "hold": self._hold_jobs, "release": self._release_jobs, "change": self._change_jobs,
             "wait": self._wait, "logs": self._read_log, "status": self._show_status, "forget": self._forget_node,
             "down": self._take_down,
         }  # fmt: skip
@@ -73,7 +76,7 @@ class Commands:
         return {"jobs": [_summarize_job(jobs[number], tasks=bool(request.get("tasks"))) for number in sorted(jobs)]}
 
     async def _show(self, request: Mapping[str, Any]) -> dict[str, Any]:
-        job, tasks = self._find_tasks(str(request["name"]))
+        job, tasks = self._dispatcher.find_tasks(str(request["name"]))
         shown = _summarize_job(job, tasks=False)
         spec = job.spec.to_json()
         del spec["environment"]
@@ -85,18 +88,18 @@ class Commands:
 
     async def _cancel_tasks(self, request: Mapping[str, Any]) -> dict[str, Any]:
         names = [str(name) for name in request["names"]]
-        found = [self._find_tasks(name) for name in names]
+        found = [self._dispatcher.find_tasks(name) for name in names]
         return {"cancelled": sum(self._dispatcher.cancel(job, tasks) for job, tasks in found)}
 
     async def _wait(self, request: Mapping[str, Any]) -> dict[str, Any]:
         names = [str(name) for name in request["names"]]
-        numbers = {self._find_tasks(name)[0].id for name in names}
+        numbers = {self._dispatcher.find_tasks(name)[0].id for name in names}
         await asyncio.gather(*map(self._dispatcher.wait_for_job, sorted(numbers)))
-        tasks = [(job, task) for name in names for job, tasks in [self._find_tasks(name)] for task in tasks]
+        tasks = [(job, task) for name in names for job, tasks in [self._dispatcher.find_tasks(name)] for task in tasks]
         return {"tasks": [task.to_json() | {"text": describe_task(task)} for _, task in tasks]}
 
     async def _read_log(self, request: Mapping[str, Any]) -> dict[str, Any]:
-        _, tasks = self._find_tasks(str(request["name"]))
+        _, tasks = self._dispatcher.find_tasks(str(request["name"]))
         if len(tasks) != 1:
             return {"tasks": [task.to_json() for task in tasks]}
         (task,) = tasks
@@ -142,18 +145,22 @@ class Commands:
         self._stop(bool(request.get("core", True)))
         return {"running": running}
 
-    def _find_tasks(self, name: str) -> tuple[Job, list[Task]]:
-        """Returns the job *name* and its tasks: all tasks for ``17``, one task for ``17.3``."""
-        number, dot, index = name.partition(".")
-        if not (number.isascii() and number.isdigit() and len(number) <= 15 and (not dot or index.isdigit())):
-            raise Refused(f"{name!r} is not a job; write its number, such as 17, or 17.3 for one task of an array")
-        job = self._dispatcher.find_job(int(number))
-        if not dot:
-            return job, [job.tasks[each] for each in sorted(job.tasks)]
-        task = job.tasks.get(int(index))
-        if task is None or task.index == SINGLE:
-            raise Refused(f"job {number} has no task {name}")
-        return job, [task]
+    def _find_jobs(self, request: Mapping[str, Any]) -> list[Job]:
+        """Returns the jobs that *request* names as a whole."""
+        found = [(str(name), self._dispatcher.find_tasks(str(name))[0]) for name in request["names"]]
+        if single := next((name for name, _ in found if "." in name), ""):
+            raise Refused(f"{single} is a task of an array, which is held or changed as a whole")
+        return [job for _, job in found]
+
+    async def _hold_jobs(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        return {"held": sum(map(self._dispatcher.hold, self._find_jobs(request)))}
+
+    async def _release_jobs(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        return {"released": sum(map(self._dispatcher.release, self._find_jobs(request)))}
+
+    async def _change_jobs(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        values = {name: value for name, value in request["values"].items() if name in CHANGEABLE}
+        return {"changed": sum([self._dispatcher.change(job, values) for job in self._find_jobs(request)])}
 
 
 def describe_task(task: Task) -> str:
@@ -172,7 +179,7 @@ def _summarize_job(job: Job, *, tasks: bool) -> dict[str, Any]:
     return {
         "id": job.id, "name": spec.shown_name, "queue": spec.queue_path, "user": spec.user,
         "submitted_s": job.submitted_s, "vcore": spec.vcore, "memory": spec.memory, "gpu": spec.gpu,
-        "priority": spec.priority, "after": list(spec.predecessors), "at_once": spec.at_once,
+        "priority": spec.priority, "after": list(spec.predecessors), "at_once": spec.at_once, "on_hold": spec.on_hold,
         "counts": dict(counts), "size": len(job.tasks), "array": bool(spec.indexes),
         "tasks": [task.to_json() | {"text": describe_task(task)} for task in shown],
     }  # fmt: skip

@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 from kornel.core.rest.application import all_rows
-from kornel.core.rest.rows import PREFIX
+from kornel.core.rest.serving.rows import PREFIX
 
 PAGE = Path(__file__).parents[2] / "docs" / "spec" / "rest.md"
 ROW = re.compile(r"^\| (?P<kind>[RDXP])\d+ \| (?P<paths>[^|]*) \|", re.MULTILINE)

@@ -16,7 +16,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 from kornel.core.domain.commands import RegisterManager
 from kornel.core.engine import lifecycle
 from kornel.core.engine.gangs import pools
-from kornel.core.engine.intake import allocation_intake, application_intake, node_intake
+from kornel.core.engine.intake import allocation_intake, application_intake, node_intake, release_intake
 from kornel.core.engine.scheduling import vetting
 from kornel.core.model.allocations import Allocation, AskGroup, Reservation
 from kornel.core.model.applications import Application
@@ -178,9 +178,9 @@ PLANTED: Final[dict[str, tuple[object, str, Callable[[Any], Any]]]] = {
     "an operator's drain is forgotten": (node_intake, "_takes_work", lambda _: lambda node: not node.drained_by_shim),
     "a state is told twice": (lifecycle, "fire_event", _twice),
     "a withdrawn ask keeps its claim": (eviction, "forget_ask", lambda _: _nothing),
-    "a release is not confirmed": (allocation_intake, "_is_echoed", lambda _: lambda _: False),
+    "a release is not confirmed": (release_intake, "_is_echoed", lambda _: lambda _: False),
     "a full node takes more": (Node, "has_room", lambda _: Node.could_hold),
-    "a timeout withdraws an ask": (allocation_intake, "_ends_ask", lambda _: lambda *_: True),
+    "a timeout withdraws an ask": (release_intake, "_ends_ask", lambda _: lambda *_: True),
     "a reserved ask still waits": (places, "retract_group", lambda _: _nothing),
     "nobody is asked": (inquiries, "ask_predicates", lambda _: _nothing),
     "a refused node will do": (vetting, "_apply_answer", _deaf_to_refusals),

@@ -1546,7 +1546,11 @@ type ListNodesRequest struct {
 	// next_page_token of the page before. Empty: the first page.
 	PageToken string `protobuf:"bytes,4,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
 	// Whether to say what is stranded on each node.
-	Stranded      bool `protobuf:"varint,5,opt,name=stranded,proto3" json:"stranded,omitempty"`
+	Stranded bool `protobuf:"varint,5,opt,name=stranded,proto3" json:"stranded,omitempty"`
+	// Only those with all of these attributes. Empty: all.
+	Attributes map[string]string `protobuf:"bytes,6,rep,name=attributes,proto3" json:"attributes,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	// Only these, as far as they are registered. Empty: all.
+	NodeIds       []string `protobuf:"bytes,7,rep,name=node_ids,json=nodeIds,proto3" json:"node_ids,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1614,6 +1618,20 @@ func (x *ListNodesRequest) GetStranded() bool {
 		return x.Stranded
 	}
 	return false
+}
+
+func (x *ListNodesRequest) GetAttributes() map[string]string {
+	if x != nil {
+		return x.Attributes
+	}
+	return nil
+}
+
+func (x *ListNodesRequest) GetNodeIds() []string {
+	if x != nil {
+		return x.NodeIds
+	}
+	return nil
 }
 
 // A page of nodes.
@@ -4262,14 +4280,21 @@ const file_kornel_v1_read_proto_rawDesc = "" +
 	"\tpreempted\x18\b \x01(\bR\tpreempted\x1a<\n" +
 	"\x0eResourcesEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\x03R\x05value:\x028\x01\"\xad\x01\n" +
+	"\x05value\x18\x02 \x01(\x03R\x05value:\x028\x01\"\xd4\x02\n" +
 	"\x10ListNodesRequest\x12\x1c\n" +
 	"\tpartition\x18\x01 \x01(\tR\tpartition\x12#\n" +
 	"\ronly_draining\x18\x02 \x01(\bR\fonlyDraining\x12\x1b\n" +
 	"\tpage_size\x18\x03 \x01(\x05R\bpageSize\x12\x1d\n" +
 	"\n" +
 	"page_token\x18\x04 \x01(\tR\tpageToken\x12\x1a\n" +
-	"\bstranded\x18\x05 \x01(\bR\bstranded\"i\n" +
+	"\bstranded\x18\x05 \x01(\bR\bstranded\x12K\n" +
+	"\n" +
+	"attributes\x18\x06 \x03(\v2+.kornel.v1.ListNodesRequest.AttributesEntryR\n" +
+	"attributes\x12\x19\n" +
+	"\bnode_ids\x18\a \x03(\tR\anodeIds\x1a=\n" +
+	"\x0fAttributesEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"i\n" +
 	"\x11ListNodesResponse\x12,\n" +
 	"\x05nodes\x18\x01 \x03(\v2\x16.kornel.v1.NodeSummaryR\x05nodes\x12&\n" +
 	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\xbb\x06\n" +
@@ -4546,7 +4571,7 @@ func file_kornel_v1_read_proto_rawDescGZIP() []byte {
 }
 
 var file_kornel_v1_read_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_kornel_v1_read_proto_msgTypes = make([]protoimpl.MessageInfo, 77)
+var file_kornel_v1_read_proto_msgTypes = make([]protoimpl.MessageInfo, 78)
 var file_kornel_v1_read_proto_goTypes = []any{
 	(ApplicationKind)(0),                // 0: kornel.v1.ApplicationKind
 	(RefusalKind)(0),                    // 1: kornel.v1.RefusalKind
@@ -4613,21 +4638,22 @@ var file_kornel_v1_read_proto_goTypes = []any{
 	nil,                                 // 62: kornel.v1.GetApplicationResponse.MaxUsedEntry
 	nil,                                 // 63: kornel.v1.AskInfo.ResourcesEntry
 	nil,                                 // 64: kornel.v1.AllocationInfo.ResourcesEntry
-	nil,                                 // 65: kornel.v1.NodeSummary.CapacityEntry
-	nil,                                 // 66: kornel.v1.NodeSummary.AllocatedEntry
-	nil,                                 // 67: kornel.v1.NodeSummary.OccupiedEntry
-	nil,                                 // 68: kornel.v1.NodeSummary.AvailableEntry
-	nil,                                 // 69: kornel.v1.NodeSummary.StrandedEntry
-	nil,                                 // 70: kornel.v1.GetNodeResponse.AttributesEntry
-	nil,                                 // 71: kornel.v1.ClaimInfo.HeldEntry
-	nil,                                 // 72: kornel.v1.ClaimInfo.MissingEntry
-	nil,                                 // 73: kornel.v1.DomainInfo.CapacityEntry
-	nil,                                 // 74: kornel.v1.DomainInfo.FreeEntry
-	nil,                                 // 75: kornel.v1.DomainInfo.HeldEntry
-	nil,                                 // 76: kornel.v1.ListRefusalsResponse.CountsEntry
-	nil,                                 // 77: kornel.v1.FindQueueRequest.TagsEntry
-	nil,                                 // 78: kornel.v1.PreemptionKind.OutcomesEntry
-	(*Blocker)(nil),                     // 79: kornel.v1.Blocker
+	nil,                                 // 65: kornel.v1.ListNodesRequest.AttributesEntry
+	nil,                                 // 66: kornel.v1.NodeSummary.CapacityEntry
+	nil,                                 // 67: kornel.v1.NodeSummary.AllocatedEntry
+	nil,                                 // 68: kornel.v1.NodeSummary.OccupiedEntry
+	nil,                                 // 69: kornel.v1.NodeSummary.AvailableEntry
+	nil,                                 // 70: kornel.v1.NodeSummary.StrandedEntry
+	nil,                                 // 71: kornel.v1.GetNodeResponse.AttributesEntry
+	nil,                                 // 72: kornel.v1.ClaimInfo.HeldEntry
+	nil,                                 // 73: kornel.v1.ClaimInfo.MissingEntry
+	nil,                                 // 74: kornel.v1.DomainInfo.CapacityEntry
+	nil,                                 // 75: kornel.v1.DomainInfo.FreeEntry
+	nil,                                 // 76: kornel.v1.DomainInfo.HeldEntry
+	nil,                                 // 77: kornel.v1.ListRefusalsResponse.CountsEntry
+	nil,                                 // 78: kornel.v1.FindQueueRequest.TagsEntry
+	nil,                                 // 79: kornel.v1.PreemptionKind.OutcomesEntry
+	(*Blocker)(nil),                     // 80: kornel.v1.Blocker
 }
 var file_kornel_v1_read_proto_depIdxs = []int32{
 	6,  // 0: kornel.v1.ListQueuesResponse.queues:type_name -> kornel.v1.QueueInfo
@@ -4645,7 +4671,7 @@ var file_kornel_v1_read_proto_depIdxs = []int32{
 	60, // 12: kornel.v1.ApplicationSummary.placeholder:type_name -> kornel.v1.ApplicationSummary.PlaceholderEntry
 	61, // 13: kornel.v1.ApplicationSummary.pending:type_name -> kornel.v1.ApplicationSummary.PendingEntry
 	12, // 14: kornel.v1.ListWaitsResponse.waits:type_name -> kornel.v1.Wait
-	79, // 15: kornel.v1.Wait.obstacle:type_name -> kornel.v1.Blocker
+	80, // 15: kornel.v1.Wait.obstacle:type_name -> kornel.v1.Blocker
 	9,  // 16: kornel.v1.GetApplicationResponse.summary:type_name -> kornel.v1.ApplicationSummary
 	62, // 17: kornel.v1.GetApplicationResponse.max_used:type_name -> kornel.v1.GetApplicationResponse.MaxUsedEntry
 	15, // 18: kornel.v1.GetApplicationResponse.states:type_name -> kornel.v1.StateEntry
@@ -4653,73 +4679,74 @@ var file_kornel_v1_read_proto_depIdxs = []int32{
 	17, // 20: kornel.v1.GetApplicationResponse.allocations:type_name -> kornel.v1.AllocationInfo
 	63, // 21: kornel.v1.AskInfo.resources:type_name -> kornel.v1.AskInfo.ResourcesEntry
 	64, // 22: kornel.v1.AllocationInfo.resources:type_name -> kornel.v1.AllocationInfo.ResourcesEntry
-	20, // 23: kornel.v1.ListNodesResponse.nodes:type_name -> kornel.v1.NodeSummary
-	65, // 24: kornel.v1.NodeSummary.capacity:type_name -> kornel.v1.NodeSummary.CapacityEntry
-	66, // 25: kornel.v1.NodeSummary.allocated:type_name -> kornel.v1.NodeSummary.AllocatedEntry
-	67, // 26: kornel.v1.NodeSummary.occupied:type_name -> kornel.v1.NodeSummary.OccupiedEntry
-	68, // 27: kornel.v1.NodeSummary.available:type_name -> kornel.v1.NodeSummary.AvailableEntry
-	69, // 28: kornel.v1.NodeSummary.stranded:type_name -> kornel.v1.NodeSummary.StrandedEntry
-	20, // 29: kornel.v1.GetNodeResponse.summary:type_name -> kornel.v1.NodeSummary
-	70, // 30: kornel.v1.GetNodeResponse.attributes:type_name -> kornel.v1.GetNodeResponse.AttributesEntry
-	17, // 31: kornel.v1.GetNodeResponse.allocations:type_name -> kornel.v1.AllocationInfo
-	23, // 32: kornel.v1.GetNodeResponse.devices:type_name -> kornel.v1.DeviceInfo
-	24, // 33: kornel.v1.DeviceInfo.holders:type_name -> kornel.v1.DeviceHolder
-	30, // 34: kornel.v1.ListDomainsResponse.levels:type_name -> kornel.v1.TopologyLevel
-	31, // 35: kornel.v1.ListDomainsResponse.domains:type_name -> kornel.v1.DomainInfo
-	29, // 36: kornel.v1.ListClaimsResponse.claims:type_name -> kornel.v1.ClaimInfo
-	71, // 37: kornel.v1.ClaimInfo.held:type_name -> kornel.v1.ClaimInfo.HeldEntry
-	72, // 38: kornel.v1.ClaimInfo.missing:type_name -> kornel.v1.ClaimInfo.MissingEntry
-	73, // 39: kornel.v1.DomainInfo.capacity:type_name -> kornel.v1.DomainInfo.CapacityEntry
-	74, // 40: kornel.v1.DomainInfo.free:type_name -> kornel.v1.DomainInfo.FreeEntry
-	75, // 41: kornel.v1.DomainInfo.held:type_name -> kornel.v1.DomainInfo.HeldEntry
-	34, // 42: kornel.v1.GetHealthReportResponse.checks:type_name -> kornel.v1.HealthCheckResult
-	1,  // 43: kornel.v1.ListRefusalsRequest.kind:type_name -> kornel.v1.RefusalKind
-	37, // 44: kornel.v1.ListRefusalsResponse.refusals:type_name -> kornel.v1.Refusal
-	76, // 45: kornel.v1.ListRefusalsResponse.counts:type_name -> kornel.v1.ListRefusalsResponse.CountsEntry
-	1,  // 46: kornel.v1.Refusal.kind:type_name -> kornel.v1.RefusalKind
-	40, // 47: kornel.v1.FindNamesResponse.found:type_name -> kornel.v1.FoundName
-	77, // 48: kornel.v1.FindQueueRequest.tags:type_name -> kornel.v1.FindQueueRequest.TagsEntry
-	45, // 49: kornel.v1.GetHoldsResponse.drained_nodes:type_name -> kornel.v1.HeldNode
-	46, // 50: kornel.v1.GetHoldsResponse.manager:type_name -> kornel.v1.HeldManager
-	47, // 51: kornel.v1.GetHoldsResponse.rollback:type_name -> kornel.v1.HeldRollback
-	50, // 52: kornel.v1.ListPreemptionKindsResponse.kinds:type_name -> kornel.v1.PreemptionKind
-	78, // 53: kornel.v1.PreemptionKind.outcomes:type_name -> kornel.v1.PreemptionKind.OutcomesEntry
-	51, // 54: kornel.v1.PreemptionKind.OutcomesEntry.value:type_name -> kornel.v1.PreemptionEnding
-	2,  // 55: kornel.v1.ReadService.ListQueues:input_type -> kornel.v1.ListQueuesRequest
-	4,  // 56: kornel.v1.ReadService.GetQueue:input_type -> kornel.v1.GetQueueRequest
-	7,  // 57: kornel.v1.ReadService.ListApplications:input_type -> kornel.v1.ListApplicationsRequest
-	13, // 58: kornel.v1.ReadService.GetApplication:input_type -> kornel.v1.GetApplicationRequest
-	10, // 59: kornel.v1.ReadService.ListWaits:input_type -> kornel.v1.ListWaitsRequest
-	18, // 60: kornel.v1.ReadService.ListNodes:input_type -> kornel.v1.ListNodesRequest
-	21, // 61: kornel.v1.ReadService.GetNode:input_type -> kornel.v1.GetNodeRequest
-	25, // 62: kornel.v1.ReadService.ListDomains:input_type -> kornel.v1.ListDomainsRequest
-	27, // 63: kornel.v1.ReadService.ListClaims:input_type -> kornel.v1.ListClaimsRequest
-	32, // 64: kornel.v1.ReadService.GetHealthReport:input_type -> kornel.v1.GetHealthReportRequest
-	35, // 65: kornel.v1.ReadService.ListRefusals:input_type -> kornel.v1.ListRefusalsRequest
-	38, // 66: kornel.v1.ReadService.FindNames:input_type -> kornel.v1.FindNamesRequest
-	41, // 67: kornel.v1.ReadService.FindQueue:input_type -> kornel.v1.FindQueueRequest
-	43, // 68: kornel.v1.ReadService.GetHolds:input_type -> kornel.v1.GetHoldsRequest
-	48, // 69: kornel.v1.ReadService.ListPreemptionKinds:input_type -> kornel.v1.ListPreemptionKindsRequest
-	3,  // 70: kornel.v1.ReadService.ListQueues:output_type -> kornel.v1.ListQueuesResponse
-	5,  // 71: kornel.v1.ReadService.GetQueue:output_type -> kornel.v1.GetQueueResponse
-	8,  // 72: kornel.v1.ReadService.ListApplications:output_type -> kornel.v1.ListApplicationsResponse
-	14, // 73: kornel.v1.ReadService.GetApplication:output_type -> kornel.v1.GetApplicationResponse
-	11, // 74: kornel.v1.ReadService.ListWaits:output_type -> kornel.v1.ListWaitsResponse
-	19, // 75: kornel.v1.ReadService.ListNodes:output_type -> kornel.v1.ListNodesResponse
-	22, // 76: kornel.v1.ReadService.GetNode:output_type -> kornel.v1.GetNodeResponse
-	26, // 77: kornel.v1.ReadService.ListDomains:output_type -> kornel.v1.ListDomainsResponse
-	28, // 78: kornel.v1.ReadService.ListClaims:output_type -> kornel.v1.ListClaimsResponse
-	33, // 79: kornel.v1.ReadService.GetHealthReport:output_type -> kornel.v1.GetHealthReportResponse
-	36, // 80: kornel.v1.ReadService.ListRefusals:output_type -> kornel.v1.ListRefusalsResponse
-	39, // 81: kornel.v1.ReadService.FindNames:output_type -> kornel.v1.FindNamesResponse
-	42, // 82: kornel.v1.ReadService.FindQueue:output_type -> kornel.v1.FindQueueResponse
-	44, // 83: kornel.v1.ReadService.GetHolds:output_type -> kornel.v1.GetHoldsResponse
-	49, // 84: kornel.v1.ReadService.ListPreemptionKinds:output_type -> kornel.v1.ListPreemptionKindsResponse
-	70, // [70:85] is the sub-list for method output_type
-	55, // [55:70] is the sub-list for method input_type
-	55, // [55:55] is the sub-list for extension type_name
-	55, // [55:55] is the sub-list for extension extendee
-	0,  // [0:55] is the sub-list for field type_name
+	65, // 23: kornel.v1.ListNodesRequest.attributes:type_name -> kornel.v1.ListNodesRequest.AttributesEntry
+	20, // 24: kornel.v1.ListNodesResponse.nodes:type_name -> kornel.v1.NodeSummary
+	66, // 25: kornel.v1.NodeSummary.capacity:type_name -> kornel.v1.NodeSummary.CapacityEntry
+	67, // 26: kornel.v1.NodeSummary.allocated:type_name -> kornel.v1.NodeSummary.AllocatedEntry
+	68, // 27: kornel.v1.NodeSummary.occupied:type_name -> kornel.v1.NodeSummary.OccupiedEntry
+	69, // 28: kornel.v1.NodeSummary.available:type_name -> kornel.v1.NodeSummary.AvailableEntry
+	70, // 29: kornel.v1.NodeSummary.stranded:type_name -> kornel.v1.NodeSummary.StrandedEntry
+	20, // 30: kornel.v1.GetNodeResponse.summary:type_name -> kornel.v1.NodeSummary
+	71, // 31: kornel.v1.GetNodeResponse.attributes:type_name -> kornel.v1.GetNodeResponse.AttributesEntry
+	17, // 32: kornel.v1.GetNodeResponse.allocations:type_name -> kornel.v1.AllocationInfo
+	23, // 33: kornel.v1.GetNodeResponse.devices:type_name -> kornel.v1.DeviceInfo
+	24, // 34: kornel.v1.DeviceInfo.holders:type_name -> kornel.v1.DeviceHolder
+	30, // 35: kornel.v1.ListDomainsResponse.levels:type_name -> kornel.v1.TopologyLevel
+	31, // 36: kornel.v1.ListDomainsResponse.domains:type_name -> kornel.v1.DomainInfo
+	29, // 37: kornel.v1.ListClaimsResponse.claims:type_name -> kornel.v1.ClaimInfo
+	72, // 38: kornel.v1.ClaimInfo.held:type_name -> kornel.v1.ClaimInfo.HeldEntry
+	73, // 39: kornel.v1.ClaimInfo.missing:type_name -> kornel.v1.ClaimInfo.MissingEntry
+	74, // 40: kornel.v1.DomainInfo.capacity:type_name -> kornel.v1.DomainInfo.CapacityEntry
+	75, // 41: kornel.v1.DomainInfo.free:type_name -> kornel.v1.DomainInfo.FreeEntry
+	76, // 42: kornel.v1.DomainInfo.held:type_name -> kornel.v1.DomainInfo.HeldEntry
+	34, // 43: kornel.v1.GetHealthReportResponse.checks:type_name -> kornel.v1.HealthCheckResult
+	1,  // 44: kornel.v1.ListRefusalsRequest.kind:type_name -> kornel.v1.RefusalKind
+	37, // 45: kornel.v1.ListRefusalsResponse.refusals:type_name -> kornel.v1.Refusal
+	77, // 46: kornel.v1.ListRefusalsResponse.counts:type_name -> kornel.v1.ListRefusalsResponse.CountsEntry
+	1,  // 47: kornel.v1.Refusal.kind:type_name -> kornel.v1.RefusalKind
+	40, // 48: kornel.v1.FindNamesResponse.found:type_name -> kornel.v1.FoundName
+	78, // 49: kornel.v1.FindQueueRequest.tags:type_name -> kornel.v1.FindQueueRequest.TagsEntry
+	45, // 50: kornel.v1.GetHoldsResponse.drained_nodes:type_name -> kornel.v1.HeldNode
+	46, // 51: kornel.v1.GetHoldsResponse.manager:type_name -> kornel.v1.HeldManager
+	47, // 52: kornel.v1.GetHoldsResponse.rollback:type_name -> kornel.v1.HeldRollback
+	50, // 53: kornel.v1.ListPreemptionKindsResponse.kinds:type_name -> kornel.v1.PreemptionKind
+	79, // 54: kornel.v1.PreemptionKind.outcomes:type_name -> kornel.v1.PreemptionKind.OutcomesEntry
+	51, // 55: kornel.v1.PreemptionKind.OutcomesEntry.value:type_name -> kornel.v1.PreemptionEnding
+	2,  // 56: kornel.v1.ReadService.ListQueues:input_type -> kornel.v1.ListQueuesRequest
+	4,  // 57: kornel.v1.ReadService.GetQueue:input_type -> kornel.v1.GetQueueRequest
+	7,  // 58: kornel.v1.ReadService.ListApplications:input_type -> kornel.v1.ListApplicationsRequest
+	13, // 59: kornel.v1.ReadService.GetApplication:input_type -> kornel.v1.GetApplicationRequest
+	10, // 60: kornel.v1.ReadService.ListWaits:input_type -> kornel.v1.ListWaitsRequest
+	18, // 61: kornel.v1.ReadService.ListNodes:input_type -> kornel.v1.ListNodesRequest
+	21, // 62: kornel.v1.ReadService.GetNode:input_type -> kornel.v1.GetNodeRequest
+	25, // 63: kornel.v1.ReadService.ListDomains:input_type -> kornel.v1.ListDomainsRequest
+	27, // 64: kornel.v1.ReadService.ListClaims:input_type -> kornel.v1.ListClaimsRequest
+	32, // 65: kornel.v1.ReadService.GetHealthReport:input_type -> kornel.v1.GetHealthReportRequest
+	35, // 66: kornel.v1.ReadService.ListRefusals:input_type -> kornel.v1.ListRefusalsRequest
+	38, // 67: kornel.v1.ReadService.FindNames:input_type -> kornel.v1.FindNamesRequest
+	41, // 68: kornel.v1.ReadService.FindQueue:input_type -> kornel.v1.FindQueueRequest
+	43, // 69: kornel.v1.ReadService.GetHolds:input_type -> kornel.v1.GetHoldsRequest
+	48, // 70: kornel.v1.ReadService.ListPreemptionKinds:input_type -> kornel.v1.ListPreemptionKindsRequest
+	3,  // 71: kornel.v1.ReadService.ListQueues:output_type -> kornel.v1.ListQueuesResponse
+	5,  // 72: kornel.v1.ReadService.GetQueue:output_type -> kornel.v1.GetQueueResponse
+	8,  // 73: kornel.v1.ReadService.ListApplications:output_type -> kornel.v1.ListApplicationsResponse
+	14, // 74: kornel.v1.ReadService.GetApplication:output_type -> kornel.v1.GetApplicationResponse
+	11, // 75: kornel.v1.ReadService.ListWaits:output_type -> kornel.v1.ListWaitsResponse
+	19, // 76: kornel.v1.ReadService.ListNodes:output_type -> kornel.v1.ListNodesResponse
+	22, // 77: kornel.v1.ReadService.GetNode:output_type -> kornel.v1.GetNodeResponse
+	26, // 78: kornel.v1.ReadService.ListDomains:output_type -> kornel.v1.ListDomainsResponse
+	28, // 79: kornel.v1.ReadService.ListClaims:output_type -> kornel.v1.ListClaimsResponse
+	33, // 80: kornel.v1.ReadService.GetHealthReport:output_type -> kornel.v1.GetHealthReportResponse
+	36, // 81: kornel.v1.ReadService.ListRefusals:output_type -> kornel.v1.ListRefusalsResponse
+	39, // 82: kornel.v1.ReadService.FindNames:output_type -> kornel.v1.FindNamesResponse
+	42, // 83: kornel.v1.ReadService.FindQueue:output_type -> kornel.v1.FindQueueResponse
+	44, // 84: kornel.v1.ReadService.GetHolds:output_type -> kornel.v1.GetHoldsResponse
+	49, // 85: kornel.v1.ReadService.ListPreemptionKinds:output_type -> kornel.v1.ListPreemptionKindsResponse
+	71, // [71:86] is the sub-list for method output_type
+	56, // [56:71] is the sub-list for method input_type
+	56, // [56:56] is the sub-list for extension type_name
+	56, // [56:56] is the sub-list for extension extendee
+	0,  // [0:56] is the sub-list for field type_name
 }
 
 func init() { file_kornel_v1_read_proto_init() }
@@ -4736,7 +4763,7 @@ func file_kornel_v1_read_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_kornel_v1_read_proto_rawDesc), len(file_kornel_v1_read_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   77,
+			NumMessages:   78,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

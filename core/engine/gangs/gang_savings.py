@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from kornel.core.domain.devices import DeviceRequest
+from kornel.core.domain.topology import Wish
 from kornel.core.engine.gangs.gang_places import add_up, demand_of, exceeded_limit
 from kornel.core.model.allocations import Allocation
 from kornel.core.model.applications import Application
@@ -43,7 +44,8 @@ def may_save_gang(state: PartitionState, application: Application, members: Sequ
 def may_have_places(members: Sequence[Allocation]) -> bool:
     """Tells whether places may be saved for *members*: not if one must run on a node, or in a domain of the
     topology."""
-    return not any(ask.spec.required_node or ask.spec.topology is not None for ask in members)
+    wishes = {ask.spec.topology.wish for ask in members if ask.spec.topology is not None}
+    return Wish.REQUIRED not in wishes and not any(ask.spec.required_node for ask in members)
 
 
 def find_saved_places(

@@ -314,6 +314,7 @@ def _decommission_node(state: PartitionState, node: Node, now_ns: int) -> None:
     gone = [a for a in node.allocations.values() if a.place is not AskPlace.REPLACING]
     del state.nodes[node.node_id]
     state.reserving.lapsed.pop(node, None)
+    state.reserving.looked_at.pop(node, None)
     state.reserving.shares.forget_gone(state.nodes)
     note_lost_capacity(state, node)
     pausing.node_changed(state, node)

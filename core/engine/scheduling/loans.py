@@ -27,7 +27,9 @@ from kornel.core.state.partition_state import PartitionState
 from kornel.core.state.waiting import turns
 from kornel.core.state.waiting.waking import lends_room, wake_borrowers
 
-_WITHOUT_ROOM: Final = frozenset({Unschedulable.NO_FITTING_NODE, Unschedulable.REFUSED_BY_PREDICATE})
+_WITHOUT_ROOM: Final = frozenset(
+    {Unschedulable.NO_FITTING_NODE, Unschedulable.NO_FITTING_DOMAIN, Unschedulable.REFUSED_BY_PREDICATE}
+)
 """The reasons for which an ask may use room that is saved for others."""
 
 WAITERS_PER_UNIT: Final = 500
@@ -44,7 +46,9 @@ def find_lent_node(state: PartitionState, ask: Allocation, why: NotPlaced) -> No
     pairs, saved = ask.shape.pairs, state.reserving.saved
     enough = {claim.node: None for claim in saved if holds_pairs(claim.node.free, pairs)}  # Few nodes have the room.
     found = [node for node in enough if node in state.node_order and lends_room(state, node, ask)]
-    found = [node for node in found if ask.spec.topology is None or group_domains.is_with_others(state, ask, node)]
+    # A member of a group that requires a domain takes the place only where the others are, or have theirs.
+    among = None if ask.spec.topology is None or not found else group_domains.nodes_for_victims(state, ask)
+    found = found if among is None else [node for node in found if node in among]
     allowed = [node for node in found if node.node_id not in (ask.refused or ())]
     if found and not allowed:
         return NotPlaced(Unschedulable.REFUSED_BY_PREDICATE)
@@ -89,13 +93,15 @@ def _may_leave_out(state: PartitionState) -> bool:
     asks += [each.first_ask() if isinstance(each, AskGroup) else each.ask for room in rooms for each in room.at_once]
     around = set[Queue]().union(*(room.branches for room in rooms), *(ask.queue.lineage() for ask in asks))
     owing = state.reserving.owing = {
-        queue: [project_usage(queue, t) < most for t, most in queue.guaranteed.items()]
+        queue.path: [project_usage(queue, t) < most for t, most in queue.guaranteed.items()]
         for queue in around
         if queue.guaranteed
     }
-    if state.guarantee_mode is not GuaranteeMode.REACH or state.refused or gangs.rooms or gangs.holds or gangs.below:
+    if state.guarantee_mode is not GuaranteeMode.REACH or gangs.rooms or gangs.holds or gangs.below:
         return False  # What gangs are owed depends on how much their queues hold.
-    return all(before.get(queue, owes) == owes for queue, owes in owing.items())
+    if state.refused or state.waiting_for_domain:
+        return False
+    return all(before.get(path, owes) == owes for path, owes in owing.items())
 
 
 def _marks(state: PartitionState) -> tuple[int, int, int]:

@@ -10,10 +10,11 @@ from starlette.requests import Request
 from starlette.types import ASGIApp
 
 from kornel.core.domain.application_states import AppState
-from kornel.core.rest.answers import Answer, json_answer
-from kornel.core.rest.errors import RestError, not_found
 from kornel.core.rest.handlers.places import known_queue, partition_of, queue_path
-from kornel.core.rest.listing import (
+from kornel.core.rest.http.errors import RestError, not_found
+from kornel.core.rest.http.path_names import decode_again
+from kornel.core.rest.serving.answers import Answer, json_answer
+from kornel.core.rest.serving.listing import (
     PAGE_PARAMETERS,
     SUMMARY,
     Wishes,
@@ -23,11 +24,10 @@ from kornel.core.rest.listing import (
     whole_list_answer,
     wishes_of,
 )
-from kornel.core.rest.path_names import decode_again
-from kornel.core.rest.queries import checked_queue, read_unsigned
-from kornel.core.rest.rows import IN_PARTITION, UNSIGNED, Parameter, Row, any_case
-from kornel.core.rest.sorting import APPLICATIONS, Order, Value
-from kornel.core.rest.turns import gather_items
+from kornel.core.rest.serving.queries import checked_queue, read_unsigned
+from kornel.core.rest.serving.rows import IN_PARTITION, UNSIGNED, Parameter, Row, any_case
+from kornel.core.rest.serving.sorting import APPLICATIONS, Order, Value
+from kornel.core.rest.serving.turns import gather_items
 from kornel.core.telling.applications.application_views import ApplicationSummary, ApplicationView
 from kornel.core.telling.core_reader import CoreReader
 from kornel.core.telling.encoding.yunikorn.applications import (

@@ -21,12 +21,7 @@ from google.protobuf.message_factory import GetMessageClass
 from starlette.requests import Request
 from starlette.types import ASGIApp
 
-from kornel.core.rest.access import ADMITTED, Access
-from kornel.core.rest.answers import json_answer
-from kornel.core.rest.errors import RestError, refusal_of
-from kornel.core.rest.handlers.configuration import limited_body
-from kornel.core.rest.handlers.places import partition_of
-from kornel.core.rest.message_documents import (
+from kornel.core.rest.documents.message_documents import (
     check_structure,
     document_like,
     long_document,
@@ -34,9 +29,14 @@ from kornel.core.rest.message_documents import (
     read_message,
     read_parameters,
 )
-from kornel.core.rest.page_documents import CALLER_REPORT, CallerReport
-from kornel.core.rest.queries import query_of
-from kornel.core.rest.rows import (
+from kornel.core.rest.documents.page_documents import CALLER_REPORT, CallerReport
+from kornel.core.rest.handlers.configuration import limited_body
+from kornel.core.rest.handlers.places import partition_of
+from kornel.core.rest.http.access import ADMITTED, Access
+from kornel.core.rest.http.errors import RestError, refusal_of
+from kornel.core.rest.serving.answers import json_answer
+from kornel.core.rest.serving.queries import query_of
+from kornel.core.rest.serving.rows import (
     IN_PARTITION,
     JSON_TYPE,
     NAME,

@@ -9,10 +9,10 @@ from starlette.requests import Request
 from starlette.types import ASGIApp
 
 from kornel.core.domain.secrets import without_secrets
+from kornel.core.rest.documents.reports import PARTITION_RULES, PartitionPart
 from kornel.core.rest.handlers.places import partition_of
-from kornel.core.rest.listing import PAGE_PARAMETERS, page_answer
-from kornel.core.rest.reports import PARTITION_RULES, PartitionPart
-from kornel.core.rest.rows import IN_PARTITION, PREFIX, Row
+from kornel.core.rest.serving.listing import PAGE_PARAMETERS, page_answer
+from kornel.core.rest.serving.rows import IN_PARTITION, PREFIX, Row
 from kornel.core.service.machine.loop_time import in_turns
 from kornel.core.telling.core_reader import CoreReader
 from kornel.core.telling.encoding.yunikorn.cluster import CLUSTER, PARTITION, RULE, ClusterEntry

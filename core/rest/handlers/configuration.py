@@ -12,12 +12,17 @@ from starlette.types import ASGIApp
 from kornel.core.config.loader import checksum_of
 from kornel.core.config.text.problems import ConfigError
 from kornel.core.config.text.yaml_reader import MOST_BYTES
-from kornel.core.rest.answers import YAML, json_answer, text_answer
-from kornel.core.rest.configuration_document import Document, as_yaml, complete_document, configuration_document
-from kornel.core.rest.errors import RestError, not_found
-from kornel.core.rest.queries import query_of
-from kornel.core.rest.reports import CONFIGURATION, VALIDATION, Verdict
-from kornel.core.rest.rows import JSON_TYPE, PREFIX, YAML_TYPE, Row
+from kornel.core.rest.documents.configuration_document import (
+    Document,
+    as_yaml,
+    complete_document,
+    configuration_document,
+)
+from kornel.core.rest.documents.reports import CONFIGURATION, VALIDATION, Verdict
+from kornel.core.rest.http.errors import RestError, not_found
+from kornel.core.rest.serving.answers import YAML, json_answer, text_answer
+from kornel.core.rest.serving.queries import query_of
+from kornel.core.rest.serving.rows import JSON_TYPE, PREFIX, YAML_TYPE, Row
 from kornel.core.service.configuration.configuring import Configurator
 from kornel.core.service.managers.managers import Managers, Place
 

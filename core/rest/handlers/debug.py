@@ -13,10 +13,10 @@ from typing import Final
 from starlette.requests import Request
 from starlette.types import ASGIApp
 
-from kornel.core.rest.access import Access
-from kornel.core.rest.answers import HTML, JSON, Answer, json_headers, text_answer
-from kornel.core.rest.routing import redirect_to
-from kornel.core.rest.rows import PREFIX, Row
+from kornel.core.rest.http.access import Access
+from kornel.core.rest.serving.answers import HTML, JSON, Answer, json_headers, text_answer
+from kornel.core.rest.serving.routing import redirect_to
+from kornel.core.rest.serving.rows import PREFIX, Row
 
 GO_ONLY: Final = ("allocs", "block", "goroutine", "heap", "mutex", "profile", "symbol", "threadcreate", "trace")
 

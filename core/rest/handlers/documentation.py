@@ -8,11 +8,11 @@ from functools import cached_property
 from starlette.requests import Request
 from starlette.types import ASGIApp
 
-from kornel.core.rest.access import Access, Proofs
-from kornel.core.rest.answers import HTML, json_answer, text_answer
-from kornel.core.rest.openapi import docs_page, openapi_document
-from kornel.core.rest.page_links import LINKS, PageLinks
-from kornel.core.rest.rows import OBJECT, PREFIX, Row
+from kornel.core.rest.documents.openapi import docs_page, openapi_document
+from kornel.core.rest.documents.page_links import LINKS, PageLinks
+from kornel.core.rest.http.access import Access, Proofs
+from kornel.core.rest.serving.answers import HTML, json_answer, text_answer
+from kornel.core.rest.serving.rows import OBJECT, PREFIX, Row
 
 
 class DocumentationHandlers:

@@ -11,17 +11,24 @@ import orjson
 from starlette.requests import Request
 from starlette.types import ASGIApp
 
-from kornel.core.rest.access import Access
-from kornel.core.rest.answers import JSON, Answer, json_headers, wants_gzip
-from kornel.core.rest.compression import Body
+from kornel.core.rest.documents.reports import (
+    DUMP_KEYS,
+    OPEN_STREAM,
+    PARTITION_NODES,
+    STATE_DUMP,
+    OpenStream,
+    PartitionPart,
+)
 from kornel.core.rest.handlers.cluster import ClusterHandlers
 from kornel.core.rest.handlers.configuration import ConfigurationHandlers
 from kornel.core.rest.handlers.history import HistoryHandlers
 from kornel.core.rest.handlers.queues import queue_tree
-from kornel.core.rest.queries import query_of
-from kornel.core.rest.reports import DUMP_KEYS, OPEN_STREAM, PARTITION_NODES, STATE_DUMP, OpenStream, PartitionPart
-from kornel.core.rest.rows import Parameter, Row
-from kornel.core.rest.turns import gather_items
+from kornel.core.rest.http.access import Access
+from kornel.core.rest.http.compression import Body
+from kornel.core.rest.serving.answers import JSON, Answer, json_headers, wants_gzip
+from kornel.core.rest.serving.queries import query_of
+from kornel.core.rest.serving.rows import Parameter, Row
+from kornel.core.rest.serving.turns import gather_items
 from kornel.core.service.callbacks.callback_board import CallbackBoard, NoStateDump
 from kornel.core.service.callbacks.state_dumps import BadStateDump, read_state_dump
 from kornel.core.service.calls.long_answers import LongAnswers

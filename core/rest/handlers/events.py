@@ -8,12 +8,12 @@ import orjson
 from starlette.requests import Request
 from starlette.types import ASGIApp
 
-from kornel.core.rest.answers import JSON, Answer, json_headers
-from kornel.core.rest.errors import RestError
-from kornel.core.rest.event_streams import EventStream, EventStreams
-from kornel.core.rest.queries import query_of, read_positive, read_unsigned
-from kornel.core.rest.rows import POSITIVE, PREFIX, UNSIGNED, Parameter, Row
-from kornel.core.rest.turns import encode_list
+from kornel.core.rest.http.errors import RestError
+from kornel.core.rest.serving.answers import JSON, Answer, json_headers
+from kornel.core.rest.serving.event_streams import EventStream, EventStreams
+from kornel.core.rest.serving.queries import query_of, read_positive, read_unsigned
+from kornel.core.rest.serving.rows import POSITIVE, PREFIX, UNSIGNED, Parameter, Row
+from kornel.core.rest.serving.turns import encode_list
 from kornel.core.service.events.event_journal import EventJournal
 from kornel.core.telling.encoding.yunikorn.events import EVENT, EVENT_BATCH, EventBatch
 

@@ -8,12 +8,12 @@ from typing import Final
 from starlette.requests import Request
 from starlette.types import ASGIApp
 
-from kornel.core.rest.access import Access
-from kornel.core.rest.answers import json_answer, text_answer
-from kornel.core.rest.errors import RestError
-from kornel.core.rest.queries import query_of, read_flag
-from kornel.core.rest.reports import HEALTH
-from kornel.core.rest.rows import FLAG, PREFIX, Parameter, Row
+from kornel.core.rest.documents.reports import HEALTH
+from kornel.core.rest.http.access import Access
+from kornel.core.rest.http.errors import RestError
+from kornel.core.rest.serving.answers import json_answer, text_answer
+from kornel.core.rest.serving.queries import query_of, read_flag
+from kornel.core.rest.serving.rows import FLAG, PREFIX, Parameter, Row
 from kornel.core.service.managers.health import HealthKeeper
 
 _STRICT: Final = (Parameter("strict", "Extension: 503 when the report has a problem.", FLAG),)

@@ -8,12 +8,12 @@ from typing import Any, Final
 from starlette.requests import Request
 from starlette.types import ASGIApp
 
-from kornel.core.rest.errors import RestError
-from kornel.core.rest.history import UsageHistory, UsageSample
-from kornel.core.rest.listing import PAGE_PARAMETERS, page_answer
-from kornel.core.rest.queries import query_of, read_unsigned
-from kornel.core.rest.reports import APPLICATION_SAMPLE, CONTAINER_SAMPLE
-from kornel.core.rest.rows import PREFIX, UNSIGNED, Parameter, Row
+from kornel.core.rest.documents.history import UsageHistory, UsageSample
+from kornel.core.rest.documents.reports import APPLICATION_SAMPLE, CONTAINER_SAMPLE
+from kornel.core.rest.http.errors import RestError
+from kornel.core.rest.serving.listing import PAGE_PARAMETERS, page_answer
+from kornel.core.rest.serving.queries import query_of, read_unsigned
+from kornel.core.rest.serving.rows import PREFIX, UNSIGNED, Parameter, Row
 
 _PARAMETERS: Final = (
     *PAGE_PARAMETERS,

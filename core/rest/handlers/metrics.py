@@ -9,9 +9,9 @@ from starlette.requests import Request
 from starlette.types import ASGIApp
 
 from kornel.core.metrics.exposition import CONTENT_TYPE
-from kornel.core.rest.answers import Answer, wants_gzip
-from kornel.core.rest.rows import PREFIX, Row
-from kornel.core.rest.turns import make_body
+from kornel.core.rest.serving.answers import Answer, wants_gzip
+from kornel.core.rest.serving.rows import PREFIX, Row
+from kornel.core.rest.serving.turns import make_body
 from kornel.core.service.machine.loop_time import WaitingLine
 
 Exposition = Callable[[], Iterator[bytes]]

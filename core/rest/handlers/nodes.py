@@ -10,10 +10,11 @@ import orjson
 from starlette.requests import Request
 from starlette.types import ASGIApp
 
-from kornel.core.rest.answers import json_answer
-from kornel.core.rest.errors import RestError, not_found
+from kornel.core.rest.documents.message_documents import document_of
 from kornel.core.rest.handlers.places import partition_of
-from kornel.core.rest.listing import (
+from kornel.core.rest.http.errors import RestError, not_found
+from kornel.core.rest.serving.answers import json_answer
+from kornel.core.rest.serving.listing import (
     PAGE_PARAMETERS,
     SUMMARY,
     Wishes,
@@ -24,11 +25,10 @@ from kornel.core.rest.listing import (
     pieces_answer,
     wishes_of,
 )
-from kornel.core.rest.message_documents import document_of
-from kornel.core.rest.queries import query_of
-from kornel.core.rest.rows import FLAG, IN_PARTITION, Parameter, Row, any_case
-from kornel.core.rest.sorting import NODES, Order, Value
-from kornel.core.rest.turns import gather_items
+from kornel.core.rest.serving.queries import query_of
+from kornel.core.rest.serving.rows import FLAG, IN_PARTITION, Parameter, Row, any_case
+from kornel.core.rest.serving.sorting import NODES, Order, Value
+from kornel.core.rest.serving.turns import gather_items
 from kornel.core.telling.claims.claim_views import ClaimKind, UnknownClaimKind, select_claims
 from kornel.core.telling.core_reader import CoreReader
 from kornel.core.telling.encoding.kornel_v1 import encode_claim, encode_domain

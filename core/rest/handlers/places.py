@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from starlette.requests import Request
 
-from kornel.core.rest.errors import not_found
-from kornel.core.rest.path_names import decode_again
-from kornel.core.rest.queries import checked_queue
+from kornel.core.rest.http.errors import not_found
+from kornel.core.rest.http.path_names import decode_again
+from kornel.core.rest.serving.queries import checked_queue
 from kornel.core.telling.core_reader import CoreReader
 from kornel.core.telling.reader import PartitionReader
 

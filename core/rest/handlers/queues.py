@@ -8,14 +8,14 @@ from typing import Any, Final
 from starlette.requests import Request
 from starlette.types import ASGIApp
 
-from kornel.core.rest.answers import json_answer
-from kornel.core.rest.errors import not_found
 from kornel.core.rest.handlers.places import known_queue, partition_of, queue_path
-from kornel.core.rest.listing import PAGE_PARAMETERS, page_answer
-from kornel.core.rest.queries import query_of
-from kornel.core.rest.rows import IN_PARTITION, Parameter, Row
-from kornel.core.rest.sorting import QUEUES
-from kornel.core.rest.turns import gather_items
+from kornel.core.rest.http.errors import not_found
+from kornel.core.rest.serving.answers import json_answer
+from kornel.core.rest.serving.listing import PAGE_PARAMETERS, page_answer
+from kornel.core.rest.serving.queries import query_of
+from kornel.core.rest.serving.rows import IN_PARTITION, Parameter, Row
+from kornel.core.rest.serving.sorting import QUEUES
+from kornel.core.rest.serving.turns import gather_items
 from kornel.core.service.machine.loop_time import in_turns
 from kornel.core.telling.core_reader import CoreReader
 from kornel.core.telling.encoding.yunikorn.queues import QUEUE, QueueTree, write_queue

@@ -8,15 +8,15 @@ from typing import Final
 from starlette.requests import Request
 from starlette.types import ASGIApp
 
-from kornel.core.rest.answers import json_answer
-from kornel.core.rest.errors import not_found
 from kornel.core.rest.handlers.places import partition_or_none
-from kornel.core.rest.listing import PAGE_PARAMETERS, page_answer
-from kornel.core.rest.path_names import decode_again
-from kornel.core.rest.queries import checked_group, checked_user
-from kornel.core.rest.rows import IN_PARTITION, Row
-from kornel.core.rest.sorting import GROUPS, USERS
-from kornel.core.rest.turns import gather_items
+from kornel.core.rest.http.errors import not_found
+from kornel.core.rest.http.path_names import decode_again
+from kornel.core.rest.serving.answers import json_answer
+from kornel.core.rest.serving.listing import PAGE_PARAMETERS, page_answer
+from kornel.core.rest.serving.queries import checked_group, checked_user
+from kornel.core.rest.serving.rows import IN_PARTITION, Row
+from kornel.core.rest.serving.sorting import GROUPS, USERS
+from kornel.core.rest.serving.turns import gather_items
 from kornel.core.telling.core_reader import CoreReader
 from kornel.core.telling.encoding.yunikorn.usage import GROUP, USER
 

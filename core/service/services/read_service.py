@@ -208,7 +208,12 @@ class ReadService:
         views, size = self._views_of(request.partition), _page_size(request.page_size, _USUAL, _MOST)
         after = _decode_token(request.page_token)
         page = await self._lists.make_page(
-            lambda: views.node_summaries(after, stranded=request.stranded),
+            lambda: views.node_summaries(
+                after,
+                stranded=request.stranded,
+                attributes=request.attributes.items(),
+                node_ids=set(request.node_ids),
+            ),
             size,
             encode_node_summary,
             lambda node: not (request.only_draining and node.schedulable),

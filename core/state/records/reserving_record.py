@@ -53,8 +53,8 @@ class ReservingRecord:
         """The numbers of changes at the last look at who may use saved room."""
         self.looked_at: dict[Node, int] = {}
         """The versions of the nodes without devices at that look."""
-        self.owing: dict[Queue, list[bool]] = {}
-        """The queues of waiters and holders with a guarantee at that look: by type, whether they held less than it."""
+        self.owing: dict[str, list[bool]] = {}
+        """By path, the queues of waiters and holders with a guarantee: by type, whether they held less at that look."""
         self.review_after_ns = 0
         """The earliest time for the next such look."""
         self.due_ns: int | None = None

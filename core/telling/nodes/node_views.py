@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
@@ -216,9 +216,10 @@ def _find_stranded(node: Node, waiting: Sequence[Shape]) -> dict[int, int]:
     return {t: node.free[t] for t in wanted - used if node.free[t] > 0}
 
 
-def nodes_by_id(state: PartitionState, after: str = "") -> Iterator[Node]:
-    """Yields the nodes whose IDs come after *after*, by ID; a node that leaves in the meantime is left out."""
-    ids = sorted(state.nodes)
+def nodes_by_id(state: PartitionState, after: str = "", only: Collection[str] = ()) -> Iterator[Node]:
+    """Yields the nodes whose IDs come after *after*, by ID, all or *only* some; a node that leaves in the meantime is
+    left out."""
+    ids = sorted(only or state.nodes)
     for node_id in ids[bisect_right(ids, after) :] if after else ids:
         node = state.nodes.get(node_id)
         if node is not None:

@@ -1037,11 +1037,33 @@ class ListNodesRequest(_message.Message):
 
     DESCRIPTOR: _descriptor.Descriptor
 
+    @_typing.final
+    class AttributesEntry(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: _builtins.int
+        VALUE_FIELD_NUMBER: _builtins.int
+        key: _builtins.str
+        value: _builtins.str
+        def __init__(
+            self,
+            *,
+            key: _builtins.str = ...,
+            value: _builtins.str = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
     PARTITION_FIELD_NUMBER: _builtins.int
     ONLY_DRAINING_FIELD_NUMBER: _builtins.int
     PAGE_SIZE_FIELD_NUMBER: _builtins.int
     PAGE_TOKEN_FIELD_NUMBER: _builtins.int
     STRANDED_FIELD_NUMBER: _builtins.int
+    ATTRIBUTES_FIELD_NUMBER: _builtins.int
+    NODE_IDS_FIELD_NUMBER: _builtins.int
     partition: _builtins.str
     """Partition to read."""
     only_draining: _builtins.bool
@@ -1052,6 +1074,14 @@ class ListNodesRequest(_message.Message):
     """next_page_token of the page before. Empty: the first page."""
     stranded: _builtins.bool
     """Whether to say what is stranded on each node."""
+    @_builtins.property
+    def attributes(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]:
+        """Only those with all of these attributes. Empty: all."""
+
+    @_builtins.property
+    def node_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Only these, as far as they are registered. Empty: all."""
+
     def __init__(
         self,
         *,
@@ -1060,10 +1090,12 @@ class ListNodesRequest(_message.Message):
         page_size: _builtins.int = ...,
         page_token: _builtins.str = ...,
         stranded: _builtins.bool = ...,
+        attributes: _abc.Mapping[_builtins.str, _builtins.str] | None = ...,
+        node_ids: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["only_draining", b"only_draining", "page_size", b"page_size", "page_token", b"page_token", "partition", b"partition", "stranded", b"stranded"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["attributes", b"attributes", "node_ids", b"node_ids", "only_draining", b"only_draining", "page_size", b"page_size", "page_token", b"page_token", "partition", b"partition", "stranded", b"stranded"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

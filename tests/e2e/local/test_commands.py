@@ -194,3 +194,30 @@ def test_no_server_is_said(tmp_path: Path) -> None:
     said = CliRunner().invoke(app, ["--state", str(tmp_path / "none"), "ps"])
     assert said.exit_code == 3
     assert said.stderr == f"kornel-local: no server runs in {tmp_path / 'none'}; start one with: kornel-local up\n"
+
+
+def test_jobs_are_held_changed_and_released(local: Local) -> None:
+    """The core sees the change; a held job is not asked for; a job waits for one task of an array."""
+    blocker = submit(local, "--vcore", "4", "--", "sleep", "1000")
+    local.wait_for_state(blocker, "running")
+    array = submit(local, "--array", "1-2", "--vcore", "2", "--", "true")
+    after = submit(local, "--after", f"{array}.2", "--", "true")
+    assert run(local, "hold", array).stdout == "1 job is held\n"
+    assert "until it is released" in run(local, "ps", "-t").stdout
+    assert run(local, "change", array, "--priority", "9", "--mem", "1Mi").stdout == "1 job is changed\n"
+    shown = json.loads(run(local, "show", array).stdout)["job"]
+    assert (shown["priority"], shown["memory"], shown["on_hold"]) == (9, 2**20, True)
+    for arguments, status, said in (
+        (("change", array), 2, "there is nothing to change"),
+        (("change", array, "--mem", "4000"), 2, "4000"),
+        (("change", blocker, "--vcore", "1"), 1, "runs, and can no longer be changed"),
+        (("hold", f"{array}.1"), 1, "is held or changed as a whole"),
+        (("submit", "--after", f"{array}.7", "true"), 1, f"has no task {array}.7"),
+    ):
+        refused = run(local, *arguments)
+        assert (refused.exit_code, said in refused.stderr) == (status, True), refused.stderr
+    assert run(local, "cancel", blocker).exit_code == 0
+    local.wait(blocker)
+    assert local.task(f"{array}.1")["state"] == "held"
+    assert run(local, "release", array).stdout == "1 job is released\n"
+    assert [task["state"] for task in local.wait(array, after)] == ["done"] * 3

@@ -9,7 +9,7 @@ from typing import Any
 import httpx
 import pytest
 
-from kornel.core.rest.message_documents import message_document
+from kornel.core.rest.documents.message_documents import message_document
 from kornel.core.security.static_tokens import digest_of, new_token
 from kornel.si.v1 import si_pb2, si_pb2_grpc
 from kornel.v1 import read_pb2, read_pb2_grpc

@@ -12,12 +12,12 @@ import pytest
 from starlette.requests import Request
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from kornel.core.rest.access import Access
-from kornel.core.rest.answers import json_answer, text_answer
-from kornel.core.rest.errors import RestError
 from kornel.core.rest.handlers.debug import stack
-from kornel.core.rest.routing import Router
-from kornel.core.rest.rows import Row
+from kornel.core.rest.http.access import Access
+from kornel.core.rest.http.errors import RestError
+from kornel.core.rest.serving.answers import json_answer, text_answer
+from kornel.core.rest.serving.routing import Router
+from kornel.core.rest.serving.rows import Row
 from kornel.core.service.logs.logs import LogFormat, LogLevel, build_logger
 from tests.e2e.harness import create, node_request
 from tests.e2e.rest.shim import PREFIX, Cluster

@@ -15,7 +15,7 @@ import structlog
 from starlette.types import Message
 
 from kornel.core.domain.effects import EventRecorded
-from kornel.core.rest.event_streams import EventStream, EventStreams
+from kornel.core.rest.serving.event_streams import EventStream, EventStreams
 from kornel.core.service.machine.clock import SECOND_NS
 from kornel.si.v1 import si_pb2 as si
 from kornel.v1 import callback_pb2 as pb
@@ -238,7 +238,7 @@ async def test_case_49_reader_that_missed_events_is_told(fresh: Cluster) -> None
 
 async def test_case_49_reader_that_never_reads_is_gone(quiet: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     patience = ManualTimeouts()
-    monkeypatch.setattr("kornel.core.rest.event_streams.asyncio", patience)
+    monkeypatch.setattr("kornel.core.rest.serving.event_streams.asyncio", patience)
     places = quiet.core.server.events.places
 
     def is_dropped() -> bool:

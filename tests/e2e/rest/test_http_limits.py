@@ -11,7 +11,7 @@ import pytest
 from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 
 from kornel.core.config.text.yaml_reader import MOST_BYTES
-from kornel.core.rest.http_protocol import ConnectionProtocol
+from kornel.core.rest.http.http_protocol import ConnectionProtocol
 from tests.e2e.rest.shim import Cluster, rest_cluster
 from tests.patience import PATIENCE_S
 from tests.waiting import until
@@ -97,7 +97,7 @@ async def test_requests_beyond_the_limit_of_connections_are_refused() -> None:
 
 @pytest.mark.parametrize("request_", [b"", GET + b"\r\n"], ids=["before its first request", "after one"])
 async def test_who_asks_nothing_is_hung_up_on(monkeypatch: pytest.MonkeyPatch, request_: bytes) -> None:
-    monkeypatch.setattr("kornel.core.rest.server.IDLE_S", 0.2)
+    monkeypatch.setattr("kornel.core.rest.http.server.IDLE_S", 0.2)
     async with rest_cluster() as cluster:
         answer = await told(cluster, request_)
         assert answer.count(b"HTTP/1.1 200") == bool(request_)

@@ -6,7 +6,7 @@ import pytest
 from typer.testing import CliRunner
 
 from kornel.cli.app import app
-from kornel.core.rest.page_links import BadLink, PageLinks, checked_links
+from kornel.core.rest.documents.page_links import BadLink, PageLinks, checked_links
 from tests.e2e.rest.shim import PREFIX, rest_cluster
 
 AT = f"{PREFIX}/scheduler/links"

@@ -8,8 +8,8 @@ from urllib.parse import quote
 
 import pytest
 
-from kornel.core.rest.listing import Wishes, page_in_order
-from kornel.core.rest.sorting import APPLICATIONS, NODES, QUEUES, USERS
+from kornel.core.rest.serving.listing import Wishes, page_in_order
+from kornel.core.rest.serving.sorting import APPLICATIONS, NODES, QUEUES, USERS
 from tests.e2e.rest.shim import Cluster, P
 from tests.e2e.rest.test_pages import pages
 

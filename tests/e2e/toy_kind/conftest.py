@@ -105,7 +105,7 @@ def run_commands(folder: Path, *commands: Sequence[str]) -> list[str]:
 def with_lease(folder: Path) -> Path:
     """Returns *folder*, which holds a copy of the core with the toy kind now."""
     shutil.copytree(ROOT / "kornel", folder / "kornel", symlinks=True)
-    for name in ("core", "cli", "shared", "proto"):
+    for name in {path.readlink().parts[1] for path in (ROOT / "kornel").iterdir() if path.is_symlink()}:
         # With what is compiled, which is as old as its source there too, and without what is just being written.
         shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("*.pyc.*"))
     shutil.copytree(LEASE, folder / "core" / "preemption" / "lease")

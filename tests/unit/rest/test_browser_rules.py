@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kornel.core.rest.browser_rules import BadOrigin, checked_origins
+from kornel.core.rest.http.browser_rules import BadOrigin, checked_origins
 
 
 def test_good_ones() -> None:

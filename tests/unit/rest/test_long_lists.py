@@ -8,8 +8,8 @@ from collections.abc import Iterator
 import orjson
 import pytest
 
-from kornel.core.rest.compression import PACKED_AT_ONCE
-from kornel.core.rest.turns import encode_list, gather_items, gzip_chunks, write_list
+from kornel.core.rest.http.compression import PACKED_AT_ONCE
+from kornel.core.rest.serving.turns import encode_list, gather_items, gzip_chunks, write_list
 from kornel.core.telling.applications.application_views import ApplicationView
 from kornel.core.telling.encoding.yunikorn import applications
 from kornel.core.telling.reader import Reader

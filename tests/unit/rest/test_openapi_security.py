@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from kornel.core.rest.access import NO_PROOFS, Proofs
 from kornel.core.rest.application import all_rows
-from kornel.core.rest.openapi import docs_page, openapi_document
+from kornel.core.rest.documents.openapi import docs_page, openapi_document
+from kornel.core.rest.http.access import NO_PROOFS, Proofs
 
 READ, ADMIN, OPEN = "/ws/v1/partitions", "/debug/stack", "/healthz/live"
 TOKEN_OR_NOBODY = [{"bearer": ["read"]}, {}]

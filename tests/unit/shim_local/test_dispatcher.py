@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from kornel.shim_local.jobs.dispatcher import Dispatcher, Node, Refused
-from kornel.shim_local.jobs.spec import JobSpec
+from kornel.shim_local.jobs.spec import BadSpec, JobSpec
 from kornel.shim_local.jobs.store import JobStore, StoreUnwritable
 from kornel.shim_local.jobs.task import Job, Task, TaskState
 
@@ -319,3 +319,65 @@ async def test_the_end_of_a_task_of_a_large_array_costs_little(world: World) -> 
     assert world.dispatcher.cancel(job, list(dict.values(job.tasks))) == 68
     await world.take()
     assert (looked, world.dispatcher.jobs) == (0, {})
+
+
+async def test_a_held_job_starts_nothing_until_it_is_released(world: World, tmp_path: Path) -> None:
+    """What was asked for is withdrawn, also what the core has just placed; what runs goes on, and is not repeated."""
+    job = world.dispatcher.submit(replace(SPEC, indexes=(1, 2)))
+    world.dispatcher.place_task("1.1-1", "job-1", "n")
+    await world.take()
+    assert world.dispatcher.hold(job)
+    assert not world.dispatcher.hold(job)
+    assert await world.take() == ["release 1.2-1 1"]
+    world.dispatcher.place_task("1.2-1", "job-1", "n")
+    assert await world.take() == ["release 1.2-1 1"]
+    world.dispatcher.end_attempt("1.1-1", {"at": 7.0, "stopped": "preempt"}, "n")
+    assert [said for said in await world.take() if said.startswith("ask")] == []
+    assert [task.state for task in job.tasks.values()] == ["held", "held"]
+    again = Dispatcher(world.store, world, world, lambda: 100.0)
+    assert again.jobs[1].spec.on_hold
+    assert [task.state for task in again.jobs[1].tasks.values()] == ["held", "held"]
+    assert world.dispatcher.release(job)
+    assert await world.take() == ["ask 1.1-2", "ask 1.2-2"]
+
+
+async def test_a_job_that_waits_is_changed_in_its_place(world: World) -> None:
+    """It is asked for again under its key, and the change outlives the server. What runs cannot be changed."""
+    job = world.dispatcher.submit(SPEC)
+    await world.take()
+    assert world.dispatcher.change(job, {"priority": 7, "memory": 5})
+    assert not world.dispatcher.change(job, {"priority": 7})
+    assert await world.take() == ["ask 1-1"]
+    assert (job.spec.priority, job.spec.memory, job.spec.queue) == (7, 5, "q")
+    assert Dispatcher(world.store, world, world, lambda: 100.0).jobs[1].spec == job.spec
+    with pytest.raises(BadSpec):
+        world.dispatcher.change(job, {"vcore": 0, "memory": 0})
+    world.dispatcher.place_task("1-1", "job-1", "n")
+    with pytest.raises(Refused, match="job 1 runs"):
+        world.dispatcher.change(job, {"priority": 1})
+    world.dispatcher.end_attempt("1-1", {"at": 7.0, "status": 0}, "n")
+    await world.take()
+    for act in (world.dispatcher.hold, world.dispatcher.release):
+        with pytest.raises(Refused, match="job 1 has ended"):
+            act(job)
+
+
+async def test_a_job_can_wait_for_one_task_of_an_array(world: World) -> None:
+    """It starts when that task is done, whatever the others do, and is cancelled when it has failed."""
+    world.dispatcher.submit(replace(SPEC, indexes=(3, 4)))
+    world.dispatcher.submit(replace(SPEC, after=("1.3",)))
+    world.dispatcher.submit(replace(SPEC, after=("1.4",)))
+    for key in ("1.3-1", "1.4-1"):
+        world.dispatcher.place_task(key, "job-1", "n")
+    await world.take()
+    world.dispatcher.end_attempt("1.3-1", {"at": 7.0, "status": 0}, "n")
+    assert "ask 2-1" in await world.take()
+    again = Dispatcher(world.store, world, world, lambda: 100.0)
+    again.end_attempt("1.4-1", {"at": 8.0, "status": 1}, "n")
+    await world.take()
+    assert again.find_job(3).tasks[-1].state is TaskState.CANCELLED
+    with pytest.raises(Refused, match=r"job 1\.4, after which this one shall run, did not end well"):
+        again.submit(replace(SPEC, after=("1.4",)))
+    for unknown, said in (("1.9", r"job 1 has no task 1\.9"), (10**20, "is not a job")):
+        with pytest.raises(Refused, match=said):
+            again.submit(replace(SPEC, after=(unknown,)))

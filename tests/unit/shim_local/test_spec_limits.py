@@ -30,7 +30,6 @@ def _make_spec(**values: Any) -> JobSpec:
         {"gpu": 0.0001},
         {"gpu": 0.5, "vcore": 0},
         {"retries": 2**63},
-        {"after": (10**20,)},
         {"queue": "q\udcff"},
         {"queue": "q\x1b[2J"},
         {"groups": ("g\udcff",)},

@@ -31,7 +31,7 @@ def test_a_time_is_as_exact_as_it_is_of_use(took_s: float, shown: str) -> None:
 def test_a_held_task_says_what_it_waits_for() -> None:
     """For the jobs before it, or, once its array has begun, for others of the array."""
     held = TASK | {"state": "held", "node": "", "started_s": 0.0, "ended_s": 0.0}
-    array = JOB | {"after": [2], "at_once": 4, "size": 3, "tasks": [held]}
+    array = JOB | {"after": [2], "at_once": 4, "on_hold": False, "size": 3, "tasks": [held]}
     for counts, note in (({"held": 2, "cancelled": 1}, "after 2"), ({"held": 2, "running": 1}, "4 at a time")):
         heads, row = format_jobs([array | {"counts": counts}], now=9_999.0)
         assert row[heads.index("NOTE") :] == note

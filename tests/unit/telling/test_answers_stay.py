@@ -15,7 +15,7 @@ import pytest
 from google.protobuf.json_format import MessageToDict
 from google.protobuf.message import Message
 
-from kornel.core.rest.message_documents import message_document
+from kornel.core.rest.documents.message_documents import message_document
 from kornel.core.telling.encoding import kornel_v1
 from kornel.core.telling.encoding.yunikorn import applications, cluster, nodes, queues, usage
 from kornel.core.telling.explain import Named, QueueAt, UserNamed

@@ -7,6 +7,8 @@ import pytest
 from kornel.core.domain.resources import Resources
 from kornel.core.engine.engine import Engine
 from kornel.core.state.options import EngineOptions
+from kornel.core.telling.allocations.explanation import AskReport
+from kornel.core.telling.explain import Named
 from kornel.core.telling.what_if.supposition import Forecast, SupposeAsk, SupposeNodeLost, SupposeQuota
 from tests.driven_core import DrivenCore
 from tests.reading import read
@@ -59,6 +61,22 @@ def test_one_that_may_not_preempt_speaks_for_itself_only() -> None:
     forecast = foretold(core, 1)
     assert [(p.key, [victim.key for victim in p.victims]) for p in forecast.preempts] == [("k2", ["v0"])]
     assert reasons(forecast) == [("k0", 2, "ASK_MAY_NOT_PREEMPT"), ("k3", 2, "NOT_UNDER_GUARANTEE")]
+
+
+@pytest.mark.parametrize("vcore", [4000, 5000])
+def test_a_supposed_ask_hears_that_waiting_is_in_vain(vcore: int) -> None:
+    """As the explanation of an ask that is really there does."""
+    core, wanted = full_cluster(), Resources({"vcore": vcore})
+    forecast = read(core.engine, core.partition, SECOND).suppose(SupposeAsk(wanted, application_id="a"))
+    core.submit("a", ["k0"], wanted)
+    core.cycle()
+    report = read(core.engine, core.partition, SECOND).explain(Named("k0"))
+    assert isinstance(report, AskReport)
+    vain = [
+        f"waiting will not help: {each.kind} {each.name}: {each.detail}" for each in report.blockers if each.permanent
+    ]
+    assert [note for note in forecast.notes if note.startswith("waiting")] == vain
+    assert bool(vain) is (vcore == 5000)
 
 
 def test_one_whose_victims_are_leaving_speaks_for_itself_only() -> None:

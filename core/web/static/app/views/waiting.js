@@ -40,6 +40,7 @@ export class WaitingView {
       el("section", { class: "card", "aria-label": "Stranded" }, el("header", {}, el("h2", { text: "Free, but nothing that waits fits" })), el("div", { class: "body stack" }, el("div", { class: "tools" }, ...this.stranded.tools), this.sums, this.domains, this.stranded.root)),
     );
     this.stranded.root.classList.add("within");
+    this.stranded.root.hidden = true;
     this.poller = new Poller((signal) => this.#fetch(signal), 5_000);
     cluster.addEventListener("partition", () => this.root.isConnected && this.poller.now());
   }

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 import orjson
 
-from kornel.core.rest.compression import PACKED_AT_ONCE, Body
+from kornel.core.rest.http.compression import PACKED_AT_ONCE, Body
 from kornel.core.service.machine.loop_time import in_turns
 
 T = TypeVar("T")

@@ -13,8 +13,8 @@ from typing import Any, Final
 
 import orjson
 
-from kornel.core.rest.errors import RestError
-from kornel.core.rest.rows import Parameter
+from kornel.core.rest.http.errors import RestError
+from kornel.core.rest.serving.rows import Parameter
 from kornel.core.telling.encoding.documents import DOCUMENTS, Document, Schema
 from kornel.core.telling.encoding.values import DURATION
 from kornel.core.telling.encoding.yunikorn.applications import APPLICATION

@@ -10,7 +10,7 @@ from urllib.parse import parse_qsl
 from starlette.requests import Request
 
 from kornel.core.domain.names import is_group_name, is_queue_name, is_user_name
-from kornel.core.rest.errors import RestError
+from kornel.core.rest.http.errors import RestError
 
 _DIGITS: Final = re.compile(r"[0-9]+", re.ASCII)
 _MOST: Final = 2**64 - 1

@@ -16,7 +16,7 @@ from starlette.types import ASGIApp
 from structlog.typing import FilteringBoundLogger
 from uvicorn.server import ServerState
 
-from kornel.core.rest.http_protocol import ConnectionProtocol
+from kornel.core.rest.http.http_protocol import ConnectionProtocol
 
 GRACE_S: Final = 5
 BACKLOG: Final = 512

@@ -18,13 +18,22 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from structlog.typing import FilteringBoundLogger
 
-from kornel.core.rest.access import Door
-from kornel.core.rest.answers import API_VERSION, HTML, TEXT, Answer, error_answer, raw_headers, size_of, text_answer
-from kornel.core.rest.browser_rules import ANYTHING, BrowserRules
-from kornel.core.rest.errors import RestError, refusal_of
-from kornel.core.rest.http_protocol import ABORT
-from kornel.core.rest.path_names import to_canonical
-from kornel.core.rest.rows import Handler, Row
+from kornel.core.rest.http.access import Door
+from kornel.core.rest.http.browser_rules import ANYTHING, BrowserRules
+from kornel.core.rest.http.errors import RestError, refusal_of
+from kornel.core.rest.http.http_protocol import ABORT
+from kornel.core.rest.http.path_names import to_canonical
+from kornel.core.rest.serving.answers import (
+    API_VERSION,
+    HTML,
+    TEXT,
+    Answer,
+    error_answer,
+    raw_headers,
+    size_of,
+    text_answer,
+)
+from kornel.core.rest.serving.rows import Handler, Row
 from kornel.core.service.calls.long_answers import LongAnswers
 from kornel.core.service.managers.standing import Standing
 from kornel.core.service.wire.status_codes import status_of

@@ -15,8 +15,8 @@ from google.protobuf import json_format
 from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import Message
 
-from kornel.core.rest.errors import RestError
-from kornel.core.rest.queries import read_positive, read_unsigned
+from kornel.core.rest.http.errors import RestError
+from kornel.core.rest.serving.queries import read_positive, read_unsigned
 from kornel.core.service.machine.loop_time import in_turns
 from kornel.core.telling.encoding.documents import DOCUMENTS, Named, Schema, object_schema, refer_to
 

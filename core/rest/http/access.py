@@ -55,7 +55,7 @@ class Door(Protocol):
     """Admits or refuses requests before a handler runs and before the body is read; without one, all are admitted."""
 
     async def admit_request(self, request: Request, access: Access) -> None:
-        """Raises :class:`kornel.core.rest.errors.RestError` with 401, 403 or 429 unless the caller may send it."""
+        """Raises :class:`kornel.core.rest.http.errors.RestError` with 401, 403 or 429 unless the caller may send it."""
 
     def end_request(self, scope: Scope) -> None:
         """End the request with this *scope*, admitted or not."""

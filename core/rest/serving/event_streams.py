@@ -14,9 +14,9 @@ from starlette.types import Receive, Scope, Send
 from structlog.typing import FilteringBoundLogger
 
 from kornel.core.domain.effects import EventRecorded
-from kornel.core.rest.answers import JSON, encode, json_headers, raw_headers
-from kornel.core.rest.errors import RestError, error_document
-from kornel.core.rest.http_protocol import ABORT
+from kornel.core.rest.http.errors import RestError, error_document
+from kornel.core.rest.http.http_protocol import ABORT
+from kornel.core.rest.serving.answers import JSON, encode, json_headers, raw_headers
 from kornel.core.service.events.event_journal import EventJournal
 from kornel.core.service.events.event_ring import Missed, RingReader
 from kornel.core.service.events.event_streams import WRITE_PATIENCE_S, Encodings, Pace

@@ -18,12 +18,12 @@ from urllib.parse import quote
 
 from starlette.requests import Request
 
-from kornel.core.rest.answers import JSON, Answer, json_headers, wants_gzip
-from kornel.core.rest.compression import Body
-from kornel.core.rest.queries import query_of, read_flag, read_positive
-from kornel.core.rest.rows import FLAG, POSITIVE, Parameter
-from kornel.core.rest.sorting import Order, Orders, Value
-from kornel.core.rest.turns import encode_list, gather_items, write_list
+from kornel.core.rest.http.compression import Body
+from kornel.core.rest.serving.answers import JSON, Answer, json_headers, wants_gzip
+from kornel.core.rest.serving.queries import query_of, read_flag, read_positive
+from kornel.core.rest.serving.rows import FLAG, POSITIVE, Parameter
+from kornel.core.rest.serving.sorting import Order, Orders, Value
+from kornel.core.rest.serving.turns import encode_list, gather_items, write_list
 
 T = TypeVar("T")
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
 from kornel.core.domain.health import HealthCheck, HealthReport
-from kornel.core.rest.history import UsageSample
+from kornel.core.rest.documents.history import UsageSample
 from kornel.core.telling.encoding.documents import (
     Described,
     Document,

@@ -7,9 +7,9 @@ from collections.abc import Iterable, Mapping
 from html import escape
 from typing import Any, Final
 
-from kornel.core.rest.access import PERMISSIONS, Access, Proofs
-from kornel.core.rest.errors import ERROR
-from kornel.core.rest.rows import JSON_TYPE, NAME, Row, any_case
+from kornel.core.rest.http.access import PERMISSIONS, Access, Proofs
+from kornel.core.rest.http.errors import ERROR
+from kornel.core.rest.serving.rows import JSON_TYPE, NAME, Row, any_case
 from kornel.core.telling.encoding.documents import DOCUMENTS, Named, refer_to
 
 _STATUS_TEXTS: Final = {405: "The path does not support this method.", 500: "The core failed while it answered."}

@@ -13,7 +13,7 @@ from typing import Any, Final, TypeVar
 from starlette.requests import Request
 from starlette.types import ASGIApp
 
-from kornel.core.rest.access import Access
+from kornel.core.rest.http.access import Access
 from kornel.core.telling.encoding import values
 from kornel.core.telling.encoding.documents import Named, Schema, refer_to
 

@@ -12,9 +12,9 @@ from functools import partial
 from starlette.requests import Request
 from starlette.types import Scope
 
-from kornel.core.rest.access import ADMITTED, PERMISSIONS, Access
-from kornel.core.rest.errors import RestError
-from kornel.core.rest.http_protocol import ABORT, CERTIFICATE
+from kornel.core.rest.http.access import ADMITTED, PERMISSIONS, Access
+from kornel.core.rest.http.errors import RestError
+from kornel.core.rest.http.http_protocol import ABORT, CERTIFICATE
 from kornel.core.security.guard import Guard, Pass
 from kornel.core.service.connections.callers import Permission
 from kornel.core.service.wire.status_codes import NotAuthenticated, NotPermitted, TooMany

@@ -6,7 +6,7 @@ import re
 from typing import Final
 from urllib.parse import unquote_plus
 
-from kornel.core.rest.errors import RestError
+from kornel.core.rest.http.errors import RestError
 
 _BROKEN_ESCAPE: Final = re.compile(r"%(?![0-9A-Fa-f]{2})")
 

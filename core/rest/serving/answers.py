@@ -9,9 +9,9 @@ import orjson
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from kornel.core.rest.compression import SMALLEST, accepts_gzip
-from kornel.core.rest.errors import error_document
-from kornel.core.rest.turns import gzip_chunks
+from kornel.core.rest.http.compression import SMALLEST, accepts_gzip
+from kornel.core.rest.http.errors import error_document
+from kornel.core.rest.serving.turns import gzip_chunks
 from kornel.core.service.machine.loop_time import Sharing
 
 JSON: Final = "application/json; charset=UTF-8"
