@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PlaceMaker:
-    """What the places of all managers share, and what they report.
+    """Holds what the places of all managers share, and whom they report to.
 
     on_presence      a manager is gone, or back
     on_damage        the engine of a place cannot be trusted any more (true), or can be again
