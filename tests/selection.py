@@ -1,4 +1,4 @@
-"""Which tests run when nobody names them: not those marked ``long`` or ``alone``, attacks, and what other languages need."""
+"""Which tests run when nobody names them: not those marked ``long`` or ``alone``, and not the folders below."""
 
 from __future__ import annotations
 
