@@ -37,8 +37,8 @@ from kornel.core.state.records.reserving_record import ReservingRecord
 
 PARTS: Final = frozenset(
     {
-        Branch, Callbacks, ClaimClock, Claims, ClassedLine, Device, Enforcement, GangHold, GangRecord, GangRoom, GovernorBooks,
-        GroupMembers, GroupOrder, KeyedHeap, LimitClaim, NodeDevices, NodeGroup, NodeOrder,
+        Branch, Callbacks, ClaimClock, Claims, ClassedLine, Device, Enforcement, GangHold, GangRecord, GangRoom,
+        GovernorBooks, GroupMembers, GroupOrder, KeyedHeap, LimitClaim, NodeDevices, NodeGroup, NodeOrder,
         ReservingRecord, TaskGroup, Vetting, WaitingRoom, Window,
         *(record for kind in KINDS for record in kind.records),
     }
