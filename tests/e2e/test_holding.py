@@ -467,7 +467,9 @@ async def test_nodes_are_drained_whose_names_are_longer_than_a_request() -> None
         names = [f"{number}{'n' * 1_000}" for number in range(10)]
         for name in names:
             await cluster.node(name, {"disk": "d0"}, vcore=1)
-        assert "nothing runs there any more" in await said(cluster.core, "drain", "node", "--where", "disk=d0", "--wait")
+        assert "nothing runs there any more" in await said(
+            cluster.core, "drain", "node", "--where", "disk=d0", "--wait"
+        )
         listed = (await said(cluster.core, "drain", "list")).splitlines()[1:]
         assert [(line.split()[0], line.split()[-1]) for line in listed] == [(name, "0") for name in names]
 
