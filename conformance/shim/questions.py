@@ -103,6 +103,8 @@ class Questions(callback_pb2_grpc.CallbackServiceServicer):
     def __init__(self, core: Core) -> None:
         self.changes = 0
         """The number of changes of what runs. A node that was refused is asked about again after the next one."""
+        self.ignored = False
+        """Tells whether the shim was asked and has not answered anything yet."""
         self.ordered = False
         """Tells whether the shim has answered a question that named a placement before its ``new`` was sent."""
         self._core = core
@@ -163,6 +165,7 @@ class Questions(callback_pb2_grpc.CallbackServiceServicer):
     def ask_about(self, ask: si.Allocation, nodes: Sequence[str]) -> Question:
         """Ask whether *ask* may run on *nodes*."""
         assert self._attached is not None, "a shim wants to be asked"
+        self.ignored = self.ignored or not self._asked
         self._asked += 1
         dependent = self.is_dependent(ask)
         after = self._unsettled if dependent and self.awaits_placements else None
@@ -279,6 +282,7 @@ class Questions(callback_pb2_grpc.CallbackServiceServicer):
 
     def _read_answer(self, answer: pb.PredicatesAnswer) -> Question | None:
         question = self._open.pop(answer.question_id, None)
+        self.ignored = False
         if question is not None:
             question.refused = {refusal.node_id: refusal.reason for refusal in answer.refusals}
             if answer.depends_on_placements:

@@ -52,6 +52,9 @@ async def play_first(stage: Stage) -> None:
     stage.known.runs = await stage.wait_until(lambda: any(stage.core.books.real_allocations()))
     stage.known.placeholders = stage.core.saw_placeholders
     stage.known.judges = stage.core.questions.wanted
+    if stage.core.questions.ignored:
+        stage.findings.mark_broken("S26", "the shim answered no question, so most checks do not apply")
+        raise Over
     if stage.core.questions.awaits_placements:
         await stage.wait_until(stage.core.has_tried_order)
     if stage.ended and stage.process.status != 0:

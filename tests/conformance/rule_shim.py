@@ -34,7 +34,15 @@ NODES = [
 APP = si.AddApplicationRequest(applicationID="app", queueName="root.a")
 TASKS = ("guard-1", "web-1", "web-2", "other-1", "other-2")
 BESIDE = {"guard": "web", "web": "guard"}
-WAYS = ("nothing", "acknowledges", "assumes", "judges_at_once", "overlooks_rules_of_others", "calls_nothing_dependent")
+WAYS = (
+    "nothing",
+    "acknowledges",
+    "assumes",
+    "judges_at_once",
+    "overlooks_rules_of_others",
+    "calls_nothing_dependent",
+    "never_answers",
+)
 
 
 class Rules(CallbackHandler):
@@ -46,6 +54,8 @@ class Rules(CallbackHandler):
         self._way = way
 
     async def predicates(self, question: PredicatesQuestion) -> Judgement:
+        if self._way == "never_answers":
+            await asyncio.Event().wait()
         kind = question.key.partition("-")[0]
         has_rule = kind in BESIDE and not (kind == "web" and self._way == "overlooks_rules_of_others")
         there = {node for key, node in self.nodes.items() if key.startswith(BESIDE.get(kind, "nothing"))}

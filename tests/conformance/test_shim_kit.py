@@ -172,6 +172,14 @@ async def test_devices_are_seen(tmp_path: Path) -> None:
         assert ids(results, Verdict.PASS) == ["S20", "S21", "S29"], told(results)
 
 
+async def test_a_shim_that_answers_no_question_does_not_conform() -> None:
+    """Nothing of it runs, so most checks see nothing."""
+    results = await judge(module("tests.conformance.rule_shim", "never_answers"), "S7", "S26", patience=IMPATIENT)
+    assert ids(results, Verdict.FAIL) == ["S26"], told(results)
+    assert results["S26"].reason.endswith("the shim answered no question, so most checks do not apply")
+    assert ids(results, Verdict.UNSEEN) == ["S7"]
+
+
 async def test_a_long_cleanup_after_a_refusal_is_no_pass() -> None:
     """Nothing but its status tells such a shim from a good one, so the kit watches for long unless told otherwise."""
     results = await judge(
