@@ -150,9 +150,11 @@ class ScriptedCore:
     def handle_answer(self, question: Question) -> None:
         """Place an ask that may run, unless it went away meanwhile or has to be asked about again."""
         ask = self.books.asks.get(question.key)
-        waits = self.holds_asks or self.questions.is_stale(question)
-        if ask is not None and not waits and question.allowed in self.books.list_rooms(ask):
-            self.place_ask(ask, question.allowed)
+        node = question.allowed
+        if ask is None or self.holds_asks or self.questions.is_stale(question):
+            pass
+        elif node in self.books.list_rooms(ask):
+            self.place_ask(ask, node)
         self.news.set()
 
     async def wait_until(self, condition: Callable[[], object], within_s: float) -> bool:
