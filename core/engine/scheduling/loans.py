@@ -18,7 +18,7 @@ from kornel.core.model.nodes import Node
 from kornel.core.model.not_placed import NotPlaced
 from kornel.core.model.queues import Queue
 from kornel.core.model.shapes import holds_pairs
-from kornel.core.policies.claim_order import Dues, rank_below
+from kornel.core.policies.claim_order import Dues, owing_queues, rank_below
 from kornel.core.policies.guarantees import project_usage
 from kornel.core.policies.queue_order import fair_share
 from kornel.core.state.asks import group_domains
@@ -97,6 +97,8 @@ def _may_leave_out(state: PartitionState) -> bool:
         for queue in around
         if queue.guaranteed
     }
+    # Its own claim does not count against who has one.
+    owing |= {f"ask {ask.key}": [bool(owing_queues(ask, state.guarantee_mode))] for ask in asks if ask.triggered}
     if state.guarantee_mode is not GuaranteeMode.REACH or gangs.rooms or gangs.holds or gangs.below:
         return False  # What gangs are owed depends on how much their queues hold.
     if state.refused or state.waiting_for_domain:

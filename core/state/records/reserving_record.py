@@ -54,7 +54,8 @@ class ReservingRecord:
         self.looked_at: dict[Node, int] = {}
         """The versions of the nodes without devices at that look."""
         self.owing: dict[str, list[bool]] = {}
-        """By path, the queues of waiters and holders with a guarantee: by type, whether they held less at that look."""
+        """By path, the queues of waiters and holders with a guarantee: by type, whether they held less at that look. By
+        key, whether asks with a firm claim are owed something."""
         self.review_after_ns = 0
         """The earliest time for the next such look."""
         self.due_ns: int | None = None
