@@ -6,12 +6,14 @@ They lapse, are lost and are given back together.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from bisect import bisect_left
+from collections.abc import Collection, Sequence
+from functools import partial
 
 from kornel.core.domain.devices import DeviceRequest
 from kornel.core.domain.topology import Wish
 from kornel.core.engine.gangs.gang_places import add_up, demand_of, exceeded_limit
-from kornel.core.model.allocations import Allocation
+from kornel.core.model.allocations import Allocation, Reservation
 from kornel.core.model.applications import Application
 from kornel.core.model.claim_clocks import sum_missing
 from kornel.core.model.gang_units import UnitId
@@ -20,11 +22,11 @@ from kornel.core.model.shapes import Pairs, Shape, Vector, book_amounts
 from kornel.core.policies.claim_order import comes_before, owing_queues
 from kornel.core.policies.device_choice import count_left
 from kornel.core.state.asks import savings
-from kornel.core.state.asks.reservations import reserve_node
+from kornel.core.state.asks.reservations import end_reservation, reserve_node
 from kornel.core.state.books import ledger
 from kornel.core.state.partition_state import PartitionState
 from kornel.core.state.records.gang_record import BY_AGE, GangHold
-from kornel.core.state.waiting.gathering import covers_minimum, describe_missing, find_least, forms_unit
+from kornel.core.state.waiting.gathering import came_ns, covers_minimum, describe_missing, find_least, forms_unit
 from kornel.core.state.waiting.rooms import UNSERVED, look_again
 
 SavedPlaces = Sequence[tuple[Allocation, Node]]
@@ -48,11 +50,34 @@ def may_have_places(members: Sequence[Allocation]) -> bool:
     return Wish.REQUIRED not in wishes and not any(ask.spec.required_node for ask in members)
 
 
+def take_places(
+    state: PartitionState, members: Sequence[Allocation], gang: Collection[Allocation]
+) -> SavedPlaces | None:
+    """Returns the result of :func:`find_saved_places` for *members* of *gang*. If they find places only without what
+    others save who stand behind the gang in the line, these lose it where it is in the way, the last one first."""
+    least = find_least(gang)
+    places = find_saved_places(state, members, least)
+    behind = [] if places is not None else savings.list_behind(state, least, came_ns(gang))
+    if not behind:
+        return places
+    find = partial(find_saved_places, state, members, least)
+    number = bisect_left(range(len(behind)), True, key=lambda last: find(behind[: last + 1]) is not None)
+    lost, places = behind[: number + 1], find(behind[: number + 1])
+    on_nodes: dict[Node, list[Allocation]] = {}
+    for ask, node in places or ():
+        on_nodes.setdefault(node, []).append(ask)
+    for claim in lost:
+        site = _Site(state, claim.node, least)
+        if not all(site.take_member(ask.shape, now=False) for ask in on_nodes.get(claim.node, ())):
+            end_reservation(state, claim, requeue=True)
+    return places
+
+
 def find_saved_places(
-    state: PartitionState, members: Sequence[Allocation], least: Allocation
+    state: PartitionState, members: Sequence[Allocation], least: Allocation, without: Collection[Reservation] = ()
 ) -> list[tuple[Allocation, Node]] | None:
     """Returns a node for each of *members* on which it could have room once others have ended; ``None``: not all have
-    one. *least*: the least important member of their gang.
+    one. *least*: the least important member of their gang. *without*: saved claims that are to end.
 
     The largest members come first. Equal members fill the nodes in the order in which a single ask would save room on
     one, those with enough room now before the others.
@@ -72,7 +97,7 @@ def find_saved_places(
             for node in nodes if left else ():
                 site = sites.get(node)
                 if site is None:
-                    site = sites[node] = _Site(state, node, least)
+                    site = sites[node] = _Site(state, node, least, without)
                 while left and site.take_member(shape, now=now):
                     found.append((left.pop(0), node))
     return found if len(found) == len(members) else None
@@ -81,8 +106,11 @@ def find_saved_places(
 class _Site:
     """Counts what one node has for the members of a gang."""
 
-    def __init__(self, state: PartitionState, node: Node, least: Allocation) -> None:
-        self._before = [claim for claim in savings.saved_on(node) if not comes_before(least, claim.waiter)]
+    def __init__(
+        self, state: PartitionState, node: Node, least: Allocation, without: Collection[Reservation] = ()
+    ) -> None:
+        stay = [claim for claim in savings.saved_on(node) if claim not in without]
+        self._before = [claim for claim in stay if not comes_before(least, claim.waiter)]
         self._node = node
         self._most = savings.room_to_save(node, self._before)
         self._now = node.beside
@@ -188,7 +216,7 @@ def _mend_places(state: PartitionState, unit_id: UnitId, hold: GangHold, now_ns:
     whole = served and not describe_missing(unit_id, now_ns) and covers_minimum(unit_id, hold.members)
     places: SavedPlaces | None = None
     if not gone and whole and _may_mend(state, application, hold, lost):
-        places = find_saved_places(state, lost, find_least(hold.members))
+        places = take_places(state, lost, hold.members)
     if places is not None:
         save_places(state, unit_id, places, now_ns)
     # Places that are lost as soon as they are saved would be lost again.
