@@ -26,7 +26,7 @@ unexport PYTHONDONTWRITEBYTECODE
 IMAGE    := proto/image.binpb
 
 .DEFAULT_GOAL := help
-.PHONY: help venv runtime demo docs docs-serve changes release picture test test-costs long alone hostile test-go test-shim test-kubernetes soak search planted rules fuzz bench bench-baseline lint format types proto proto-go proto-check proto-image lock ci nightly clean
+.PHONY: help venv runtime demo docs docs-serve changes release picture test test-costs long alone hostile test-go test-stubs test-shim test-kubernetes soak search planted rules fuzz bench bench-baseline lint format types proto proto-go proto-check proto-image lock ci nightly clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -92,6 +92,9 @@ soak: venv ## do a million random steps and check each (STEPS=, SEED=); failures
 # It needs Go, whose tests say so and are skipped where it is missing.
 test-go: venv ## test what is written in Go: its tests, its stubs, and its example against the kit; two minutes cold
 	$(BIN)/python -m pytest $(OPTIONS) tests/go
+
+test-stubs: venv ## follow the page for shims in Java and TypeScript, up to the kit (skips what has no tools here)
+	$(BIN)/python -m pytest $(OPTIONS) tests/stubs
 
 test-shim: venv ## test YuniKorn's Kubernetes shim at a core; ten minutes cold, half a minute after that
 	$(BIN)/python -m pytest $(OPTIONS) tests/go/test_kubernetes_shim.py
@@ -161,7 +164,7 @@ lock: ## resolve the lock files again (UPGRADE=--upgrade for newer versions)
 ci: ## run what CI runs for every change
 	.ci/run
 
-nightly: ci long alone hostile ## run what CI runs, then everything that takes long or measures: three quarters of an hour
+nightly: ci test-stubs long alone hostile ## run what CI runs, then everything that takes long or measures: three quarters of an hour
 
 clean: ## remove the environment and everything generated outside version control
 	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -16,11 +16,10 @@ import grpc.aio
 from kornel.conformance import configs, entries, messages
 from kornel.conformance.callback_peer import Answers, CallbackPeer
 from kornel.conformance.clock import Clock
-from kornel.conformance.connection import CALL_TIMEOUT_S, MAX_MESSAGE_BYTES, RESUME_KEY, RM
+from kornel.conformance.connection import CALL_TIMEOUT_S, MAX_MESSAGE_BYTES, RESUME_KEY, RM, Settings
 from kornel.conformance.entries import Entry
 from kornel.conformance.looking import Looking, skip_where_unserved
 from kornel.conformance.outcome import Skipped, check
-from kornel.shim_client.credentials import NO_CREDENTIALS, Credentials
 from kornel.si.v1 import si_pb2 as si
 from kornel.v1 import callback_pb2_grpc, configuration_pb2, configuration_pb2_grpc, manager_pb2, manager_pb2_grpc
 
@@ -36,23 +35,10 @@ class Bench(Looking):
     """One connection of a case. The case begins with :meth:`reg`, or with :meth:`start_fresh` if no RM may be
     registered."""
 
-    def __init__(
-        self,
-        address: str,
-        channel: grpc.aio.Channel,
-        clock: Clock,
-        *,
-        rm: str,
-        deadline_s: float,
-        settle_s: float,
-        credentials: Credentials = NO_CREDENTIALS,
-        restart: str = "",
-    ) -> None:
-        super().__init__(channel, clock, rm=rm, deadline_s=deadline_s, settle_s=settle_s)
+    def __init__(self, address: str, channel: grpc.aio.Channel, clock: Clock, settings: Settings, *, rm: str) -> None:
+        super().__init__(channel, clock, settings, rm=rm)
         self._channel: Final = channel
-        self._restart: Final = restart
         self._address: Final = address
-        self._credentials: Final = credentials
         self._configuration: Final = configuration_pb2_grpc.ConfigurationServiceStub(channel)
         self._manager: Final = manager_pb2_grpc.ManagerServiceStub(channel)
         self._callbacks: Final = callback_pb2_grpc.CallbackServiceStub(channel)
@@ -75,12 +61,12 @@ class Bench(Looking):
 
         The streams of all of them have to be opened again. Raises Skipped if no command was given.
         """
-        if not self._restart:
+        if not self.settings.restart:
             raise Skipped("needs a command that kills the core and starts it again (--restart)")
         programs = (self, *others)
         for each in programs:
             await each.close()
-        program = await asyncio.create_subprocess_shell(self._restart)
+        program = await asyncio.create_subprocess_shell(self.settings.restart)
         status = await program.wait()
         check(status == 0, f"the command that restarts the core ended with status {status}")
         async with asyncio.timeout(RESTART_S):
@@ -90,7 +76,7 @@ class Bench(Looking):
     async def read_applied(self, kind: str) -> int:
         """Returns the number of applied entries that the core gives when it opens the stream of *kind*."""
         stream = {"node": self.nodes, "application": self.applications, "allocation": self.allocations}[kind]
-        marks = await stream.read_marks(self._deadline_s)  # type: ignore[attr-defined]
+        marks = await stream.read_marks(self.settings.deadline_s)  # type: ignore[attr-defined]
         said = marks.get(RESUME_KEY, "").rpartition("/")
         check(said[2].isdecimal(), f"expected {RESUME_KEY} with a count on the {kind} stream, got {marks}")
         self.epoch = said[0]
@@ -114,7 +100,7 @@ class Bench(Looking):
 
     async def attach_peer(self, answers: Answers) -> CallbackPeer:
         """Subscribe to the core's questions and notices. Raises Skipped on a core that has no such service."""
-        peer = CallbackPeer(self._callbacks.Attach(), answers, deadline_s=self._deadline_s)
+        peer = CallbackPeer(self._callbacks.Attach(), answers, deadline_s=self.settings.deadline_s)
         self._peers.append(peer)
         await peer.subscribe_rm(self.rm)
         return peer
@@ -129,14 +115,7 @@ class Bench(Looking):
     @asynccontextmanager
     async def another_program(self, rm: str | None = None) -> AsyncIterator[Bench]:
         """Yields a second program with its own connection, by default for the same RM."""
-        async with connect(
-            self._address,
-            self.clock,
-            rm=rm or self.rm,
-            deadline_s=self._deadline_s,
-            settle_s=self._settle_s,
-            credentials=self._credentials,
-        ) as bench:
+        async with connect(self._address, self.clock, self.settings, rm=rm or self.rm) as bench:
             yield bench
             self.notes.extend(bench.notes)
 
@@ -185,23 +164,8 @@ class Bench(Looking):
 
 
 @asynccontextmanager
-async def connect(
-    address: str,
-    clock: Clock,
-    *,
-    rm: str = RM,
-    deadline_s: float = 5.0,
-    settle_s: float = 0.1,
-    credentials: Credentials = NO_CREDENTIALS,
-    restart: str = "",
-) -> AsyncIterator[Bench]:
-    """Yields a bench that is connected to the core at *address*.
-
-    deadline_s  how long an expected entry may take
-    settle_s    how long :meth:`Bench.expect_silence` waits for an entry that should not come
-    credentials the credentials for the core
-    restart     the command that kills the core and starts it again; empty: there is none
-    """
+async def connect(address: str, clock: Clock, settings: Settings, *, rm: str = RM) -> AsyncIterator[Bench]:
+    """Yields a bench that is connected to the core at *address*."""
     options = [
         ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),
         ("grpc.max_send_message_length", MAX_MESSAGE_BYTES),
@@ -209,17 +173,8 @@ async def connect(
         ("grpc.use_local_subchannel_pool", 1),
         ("grpc.max_reconnect_backoff_ms", 500),
     ]
-    async with credentials.channel(address, options) as channel:
-        bench = Bench(
-            address,
-            channel,
-            clock,
-            rm=rm,
-            deadline_s=deadline_s,
-            settle_s=settle_s,
-            credentials=credentials,
-            restart=restart,
-        )
+    async with settings.credentials.channel(address, options) as channel:
+        bench = Bench(address, channel, clock, settings, rm=rm)
         try:
             yield bench
         finally:

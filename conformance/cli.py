@@ -17,10 +17,10 @@ from kornel.cli.terminal import VisibleGroup
 from kornel.conformance import configs, report, rules
 from kornel.conformance.case import Case, all_cases, select_cases
 from kornel.conformance.clock import DEFAULT_PATIENCE_S, clock_of
-from kornel.conformance.connection import RM
+from kornel.conformance.connection import RM, Settings
 from kornel.conformance.gaps import OWN, judge_result, load_gaps
 from kornel.conformance.outcome import Result
-from kornel.conformance.runner import DEFAULT_DEADLINE_S, DEFAULT_SETTLE_S, Settings, run_case
+from kornel.conformance.runner import run_case
 from kornel.conformance.shim.checks import select_checks
 from kornel.conformance.shim.listener import Listener
 from kornel.conformance.shim.process import CommandFailed
@@ -38,13 +38,13 @@ from kornel.shim_client.command_line import (
     credentials_of,
     refuse_credentials,
 )
-from kornel.shim_client.credentials import Credentials, CredentialsUnusable
+from kornel.shim_client.credentials import CredentialsUnusable
 from kornel.si.v1 import si_pb2 as si
 from kornel.si.v1 import si_pb2_grpc
 
 EXIT_FAILED: Final = 1
 EXIT_UNREACHABLE: Final = 3
-CONNECT_TIMEOUT_S: Final = 10.0
+SETTINGS: Final = Settings()
 
 app = typer.Typer(
     cls=VisibleGroup,
@@ -98,10 +98,10 @@ def core(
     junit: Junit = None,
     deadline: Annotated[
         float, typer.Option(help="Seconds that an expected answer may take.", min=0.1)
-    ] = DEFAULT_DEADLINE_S,
+    ] = SETTINGS.deadline_s,
     settle: Annotated[
         float, typer.Option(help="Seconds of silence that count as no answer; more is safer.", min=0.0)
-    ] = DEFAULT_SETTLE_S,
+    ] = SETTINGS.settle_s,
     patience: Annotated[
         float, typer.Option(help="Longest real wait per case, in seconds, for a core without a test clock.", min=0.0)
     ] = DEFAULT_PATIENCE_S,
@@ -116,6 +116,10 @@ def core(
             metavar="COMMAND",
         ),
     ] = "",
+    any_reason: Annotated[
+        bool,
+        typer.Option("--any-reason", help="Accept refusals whose reasons lack the contract's tokens."),
+    ] = False,
     as_json: AsJson = False,
     listing: Listing = False,
 ) -> None:
@@ -130,14 +134,15 @@ def core(
         return
     try:
         waiting = math.inf if real_time else patience
-        settings = Settings(deadline, settle, context.obj, restart)
-        results = asyncio.run(_run_cases(address, chosen, waiting, settings, excused))
+        settings = Settings(deadline, settle, context.obj, restart, any_reason)
+        results, lost = asyncio.run(_run_cases(address, chosen, waiting, settings, excused))
     except CredentialsUnusable as error:
         raise refuse_credentials(error) from error
-    except Unreachable as error:
-        typer.echo(write_visibly(f"error: {error}"), err=True)
-        raise typer.Exit(EXIT_UNREACHABLE) from None
-    _report_results(results, "cases", "core", junit, as_json=as_json)
+    if results:
+        _report_results(results, "cases", "core", junit, as_json=as_json)
+    if lost:
+        raise _give_up(lost)
+    _exit_by_results(results)
 
 
 @app.command(context_settings={"ignore_unknown_options": True})
@@ -198,9 +203,10 @@ def shim(
     except CredentialsUnusable as error:
         raise refuse_credentials(error) from error
     except CommandFailed as error:
-        typer.echo(write_visibly(f"error: {error}"), err=True)
-        raise typer.Exit(EXIT_UNREACHABLE) from None
-    _report_results([judge_result(result, excused) for result in found], "checks", "shim", junit, as_json=as_json)
+        raise _give_up(str(error)) from None
+    results = [judge_result(result, excused) for result in found]
+    _report_results(results, "checks", "shim", junit, as_json=as_json)
+    _exit_by_results(results)
 
 
 @app.command()
@@ -249,25 +255,48 @@ def _report_results(results: Sequence[Result], noun: str, kind: str, junit: Path
         typer.echo(report.as_json(results))
     else:
         report.print_report(Console(), results, noun)
+
+
+def _exit_by_results(results: Sequence[Result]) -> None:
+    """Raises Exit if a case or check failed."""
     if not report.nothing_failed(results):
         raise typer.Exit(EXIT_FAILED)
 
 
+def _give_up(why: str) -> typer.Exit:
+    typer.echo(write_visibly(f"error: {why}"), err=True)
+    return typer.Exit(EXIT_UNREACHABLE)
+
+
 async def _run_cases(
     address: str, cases: Sequence[Case], patience_s: float, settings: Settings, gaps: Mapping[str, str]
-) -> list[Result]:
-    await _check_registration(address, settings.credentials)
-    async with clock_of(address, patience_s, settings.credentials) as clock:
-        return [judge_result(await run_case(each, address, clock, settings), gaps) for each in cases]
+) -> tuple[list[Result], str]:
+    """Returns the results of the cases that were run, and why the others were not; an empty text if all were."""
+    results: list[Result] = []
+    try:
+        await _check_registration(address, settings)
+        async with clock_of(address, patience_s, settings.credentials) as clock:
+            for each in cases:
+                results.append(judge_result(await run_case(each, address, clock, settings), gaps))
+                await _check_registration(address, settings)
+    except Unreachable as error:
+        last = f"stopped after case {results[-1].case.id} ({results[-1].case.title}): " if results else ""
+        return results, f"{last}{error}"
+    return results, ""
 
 
-async def _check_registration(address: str, credentials: Credentials) -> None:
+async def _check_registration(address: str, settings: Settings) -> None:
     """Raises Unreachable if the kit cannot register with a core at *address*."""
     request = si.RegisterResourceManagerRequest(rmID=RM, config=configs.BASIC)
-    async with credentials.channel(address, ()) as channel:
+    async with settings.credentials.channel(address, ()) as channel:
         try:
             await si_pb2_grpc.SchedulerStub(channel).RegisterResourceManager(
-                request, timeout=CONNECT_TIMEOUT_S, wait_for_ready=True
+                request, timeout=settings.deadline_s, wait_for_ready=True
             )
         except grpc.aio.AioRpcError as error:
-            raise Unreachable(f"cannot register at {address}: {error.code().name} {error.details()}") from None
+            why = f"{error.code().name} {error.details()}"
+            if error.code() is grpc.StatusCode.DEADLINE_EXCEEDED:
+                connected = channel.get_state() is grpc.ChannelConnectivity.READY
+                why = "connected, but no answer" if connected else "no connection"
+                why += f" within {settings.deadline_s:g} s"
+            raise Unreachable(f"cannot register at {address}: {why}") from None

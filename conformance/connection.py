@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 import grpc
@@ -20,6 +21,7 @@ from kornel.conformance.clock import Clock
 from kornel.conformance.entries import Entry, Kind, Want
 from kornel.conformance.outcome import Mismatch, check
 from kornel.conformance.stream import AnyStream, Stream
+from kornel.shim_client.credentials import NO_CREDENTIALS, Credentials
 from kornel.si.v1 import si_pb2 as si
 from kornel.si.v1 import si_pb2_grpc
 
@@ -40,18 +42,33 @@ ApplicationStream = Stream[si.ApplicationRequest, si.ApplicationResponse]
 AllocationStream = Stream[si.AllocationRequest, si.AllocationResponse]
 
 
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """The settings of a run.
+
+    deadline_s   the seconds that an expected entry may take
+    settle_s     the seconds of silence in which :meth:`Connection.expect_silence` waits for an entry too many
+    credentials  the credentials for the core
+    restart      the command that kills the core and starts it again; empty: there is none
+    any_reason   a refusal may give another reason than the contract's token
+    """
+
+    deadline_s: float = 5.0
+    settle_s: float = 0.1
+    credentials: Credentials = NO_CREDENTIALS
+    restart: str = ""
+    any_reason: bool = False
+
+
 class Connection:
     """The connection of one program that acts for *rm*."""
 
-    def __init__(
-        self, channel: grpc.aio.Channel, clock: Clock, *, rm: str = RM, deadline_s: float, settle_s: float
-    ) -> None:
+    def __init__(self, channel: grpc.aio.Channel, clock: Clock, settings: Settings, *, rm: str = RM) -> None:
         self.clock: Final = clock
         self.rm: Final = rm
         self.notes: Final[list[str]] = []
         """Remarks for the report about what could not be checked."""
-        self._deadline_s = deadline_s
-        self._settle_s = settle_s
+        self.settings: Final = settings
         self._scheduler = si_pb2_grpc.SchedulerStub(channel)
         self._opened: list[AnyStream] = []
         self._nodes: NodeStream | None = None
@@ -129,7 +146,7 @@ class Connection:
 
     async def expect_end(self, stream: AnyStream, code: grpc.StatusCode) -> None:
         """Expect the core to end *stream* with *code*."""
-        got = await stream.wait_for_end(self._deadline_s)
+        got = await stream.wait_for_end(self.settings.deadline_s)
         check(got is code, f"expected the {stream.name} stream to end with {code.name}, got {got.name}")
 
     async def register(
@@ -148,8 +165,15 @@ class Connection:
             config=config,
             extraConfig=extra or {},
         )
-        call = self._scheduler.RegisterResourceManager(request, timeout=CALL_TIMEOUT_S, metadata=metadata)
-        response = await call
+        call = self._scheduler.RegisterResourceManager(request, timeout=self.settings.deadline_s, metadata=metadata)
+        try:
+            response = await call
+        except grpc.aio.AioRpcError as error:
+            if error.code() is grpc.StatusCode.DEADLINE_EXCEEDED:
+                raise Mismatch(
+                    f"expected an answer to the registration, but none came within {self.settings.deadline_s:g} s"
+                ) from None
+            raise
         self.epoch = str(dict(await call.initial_metadata() or ()).get(RESUME_KEY, ""))
         return response
 
@@ -190,8 +214,8 @@ class Connection:
         in the order of *wants*."""
         found: list[Entry] = []
         for want in wants:
-            got = await self._stream_of(want).inbox.take_entry(self._deadline_s, str(want))
-            if not want.matches_entry(got):
+            got = await self._stream_of(want).inbox.take_entry(self.settings.deadline_s, str(want))
+            if not self._matches_want(want, got):
                 raise Mismatch(f"expected {want}, got {got}{reason_of(got)}")
             found.append(got)
         return found
@@ -202,8 +226,8 @@ class Connection:
         found: list[tuple[Want, Entry]] = []
         while missing:
             hope = " and ".join(str(want) for want in missing)
-            got = await self._stream_of(missing[0]).inbox.take_entry(self._deadline_s, hope)
-            match = next((want for want in missing if want.matches_entry(got)), None)
+            got = await self._stream_of(missing[0]).inbox.take_entry(self.settings.deadline_s, hope)
+            match = next((want for want in missing if self._matches_want(want, got)), None)
             if match is None:
                 raise Mismatch(f"expected {hope}, got {got}{reason_of(got)}")
             missing.remove(match)
@@ -213,8 +237,8 @@ class Connection:
     async def expect_one_of(self, *wants: Want) -> Entry:
         """Expect the next entry to match one of *wants*, which all belong to the same stream, and return the entry."""
         hope = " or ".join(str(want) for want in wants)
-        got = await self._stream_of(wants[0]).inbox.take_entry(self._deadline_s, hope)
-        if not any(want.matches_entry(got) for want in wants):
+        got = await self._stream_of(wants[0]).inbox.take_entry(self.settings.deadline_s, hope)
+        if not any(self._matches_want(want, got) for want in wants):
             raise Mismatch(f"expected {hope}, got {got}{reason_of(got)}")
         return got
 
@@ -227,7 +251,7 @@ class Connection:
         one.
         """
         strays = await self._pass_fence()
-        await asyncio.sleep(self._settle_s)
+        await asyncio.sleep(self.settings.settle_s)
         strays += await self._pass_fence()
         expect_nothing(strays)
 
@@ -245,7 +269,7 @@ class Connection:
     async def expect_nothing_unread(self) -> None:
         """Expect that no entry is unread on any stream, without sending anything. Use it for a program that was
         replaced."""
-        await asyncio.sleep(self._settle_s)
+        await asyncio.sleep(self.settings.settle_s)
         for stream in (self.nodes, self.applications, self.allocations):
             check(not len(stream.inbox), f"expected nothing more on the {stream.name} stream of the first program")
 
@@ -253,8 +277,11 @@ class Connection:
         """Returns the entries that arrived before a fence on any stream. Use it for rules that allow several
         outcomes."""
         strays = await self._pass_fence()
-        await asyncio.sleep(self._settle_s)
+        await asyncio.sleep(self.settings.settle_s)
         return strays + await self._pass_fence()
+
+    def _matches_want(self, want: Want, got: Entry) -> bool:
+        return want.matches_entry(got, any_reason=self.settings.any_reason)
 
     def _stream_of(self, want: Want) -> AnyStream:
         if want.kind in (Kind.NODE_ACCEPTED, Kind.NODE_REJECTED):
@@ -280,7 +307,9 @@ class Connection:
         )
         for stream, want in marks:
             while True:
-                entry = await stream.inbox.take_entry(self._deadline_s, f"the refusal of {mark} ({stream.name})")
+                entry = await stream.inbox.take_entry(
+                    self.settings.deadline_s, f"the refusal of {mark} ({stream.name})"
+                )
                 if want.matches_entry(entry):
                     break
                 strays.append(entry)

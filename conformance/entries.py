@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Final
 
 from google.protobuf.message import Message
 
@@ -28,6 +29,9 @@ class Kind(StrEnum):
     ASK_RELEASED = "releasedAsks"
     REJECTED = "rejectedAllocations"
     REJECTED_ASK = "rejected"
+
+
+REFUSALS: Final = frozenset({Kind.NODE_REJECTED, Kind.APP_REJECTED, Kind.REJECTED, Kind.REJECTED_ASK})
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,12 +64,12 @@ class Want:
     detail: str | None = None
     application: str | None = None
 
-    def matches_entry(self, entry: Entry) -> bool:
-        """Tells whether *entry* matches the pattern."""
+    def matches_entry(self, entry: Entry, *, any_reason: bool = False) -> bool:
+        """Tells whether *entry* matches the pattern; with *any_reason*, whatever the reason of a refusal is."""
         return (
             entry.kind is self.kind
             and entry.key == self.key
-            and self.detail in (None, entry.detail)
+            and (self.detail in (None, entry.detail) or (any_reason and self.kind in REFUSALS))
             and self.application in (None, entry.application)
         )
 

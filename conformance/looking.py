@@ -16,7 +16,15 @@ import grpc.aio
 
 from kornel.conformance import configs, messages
 from kornel.conformance.clock import Clock
-from kornel.conformance.connection import CALL_TIMEOUT_S, PROBE_APP, RM, Connection, expect_nothing, reason_of
+from kornel.conformance.connection import (
+    CALL_TIMEOUT_S,
+    PROBE_APP,
+    RM,
+    Connection,
+    Settings,
+    expect_nothing,
+    reason_of,
+)
 from kornel.conformance.entries import Kind
 from kornel.conformance.outcome import Mismatch, Skipped, check
 from kornel.v1 import status_pb2, status_pb2_grpc
@@ -25,10 +33,8 @@ from kornel.v1 import status_pb2, status_pb2_grpc
 class Looking(Connection):
     """A connection that can also inspect the core."""
 
-    def __init__(
-        self, channel: grpc.aio.Channel, clock: Clock, *, rm: str = RM, deadline_s: float, settle_s: float
-    ) -> None:
-        super().__init__(channel, clock, rm=rm, deadline_s=deadline_s, settle_s=settle_s)
+    def __init__(self, channel: grpc.aio.Channel, clock: Clock, settings: Settings, *, rm: str = RM) -> None:
+        super().__init__(channel, clock, settings, rm=rm)
         self._status: Final = status_pb2_grpc.StatusServiceStub(channel)
         self._probes = 0
 
@@ -43,12 +49,14 @@ class Looking(Connection):
         app = f"{PROBE_APP}-{self._probes}"
         side = self.allocations.side
         await self.send_applications(messages.application(app, configs.PROBE_QUEUE))
-        await self.applications.side.take_entry(self._deadline_s, f"{app} to be accepted")
+        await self.applications.side.take_entry(self.settings.deadline_s, f"{app} to be accepted")
         filled: list[tuple[int, str]] = []
         for number, amount in enumerate(sorted((a for a in free.values() if a > 0), reverse=True)):
             key = f"{app}-{number}"
             await self.send(messages.allocation(key, amount, app=app))
-            got = await side.take_entry(self._deadline_s, f"{amount} vcore to be free on one node of {dict(free)}")
+            got = await side.take_entry(
+                self.settings.deadline_s, f"{amount} vcore to be free on one node of {dict(free)}"
+            )
             check(got.kind is Kind.NEW and got.key == key, f"expected new {key}, got {got}{reason_of(got)}")
             filled.append((amount, got.detail))
         expected = sorted((amount, node) for node, amount in free.items() if amount > 0)
@@ -58,7 +66,7 @@ class Looking(Connection):
         check(not len(side), f"expected no more than {dict(free)} to be free, but one more vcore fits")
         await self.send_applications(remove=[app])
         for _ in filled:
-            await side.take_entry(self._deadline_s, "the allocations of the measurement to be released")
+            await side.take_entry(self.settings.deadline_s, "the allocations of the measurement to be released")
         expect_nothing(await self._pass_fence())
         self.applications.side.clear()
 
@@ -128,7 +136,7 @@ class Looking(Connection):
     ) -> None:
         """Expect *look* to return *wanted* soon. If the core does not serve the call, the case gets a note instead."""
         loop = asyncio.get_running_loop()
-        give_up = loop.time() + self._deadline_s
+        give_up = loop.time() + self.settings.deadline_s
         while True:
             try:
                 core = await self._status.GetStatus(status_pb2.GetStatusRequest(rm_id=self.rm), timeout=CALL_TIMEOUT_S)

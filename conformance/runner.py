@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import time
-from dataclasses import dataclass
 from typing import Final
 
 import grpc
@@ -13,24 +12,11 @@ import grpc.aio
 from kornel.conformance.bench import connect
 from kornel.conformance.case import Case
 from kornel.conformance.clock import Clock
+from kornel.conformance.connection import Settings
 from kornel.conformance.outcome import Mismatch, Result, Skipped, Verdict
-from kornel.shim_client.credentials import NO_CREDENTIALS, Credentials
 
-DEFAULT_DEADLINE_S: Final = 5.0
-DEFAULT_SETTLE_S: Final = 0.1
 CASE_LIMIT_S: Final = 60.0
 """The longest time that a case may take in addition to its own waiting time. It detects a core that stops reading."""
-
-
-@dataclass(frozen=True, slots=True)
-class Settings:
-    """The settings of a run: the seconds that an expected entry may take, the seconds that silence has to last, the
-    credentials for the core, and the command that kills it and starts it again (empty: there is none)."""
-
-    deadline_s: float = DEFAULT_DEADLINE_S
-    settle_s: float = DEFAULT_SETTLE_S
-    credentials: Credentials = NO_CREDENTIALS
-    restart: str = ""
 
 
 async def run_case(each: Case, address: str, clock: Clock, settings: Settings) -> Result:
@@ -45,14 +31,7 @@ async def run_case(each: Case, address: str, clock: Clock, settings: Settings) -
 
 async def _run_script(each: Case, address: str, clock: Clock, settings: Settings) -> tuple[Verdict, str]:
     limit_s = CASE_LIMIT_S + each.waits_s
-    async with connect(
-        address,
-        clock,
-        deadline_s=settings.deadline_s,
-        settle_s=settings.settle_s,
-        credentials=settings.credentials,
-        restart=settings.restart,
-    ) as bench:
+    async with connect(address, clock, settings) as bench:
         try:
             async with asyncio.timeout(limit_s):
                 await each.script(bench)

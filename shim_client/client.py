@@ -230,7 +230,7 @@ class ShimClient:
             buildInfo=build_info or {},
             extraConfig=extra_config or {},
         )
-        lease = () if wait_for_s is None else ((LEASE_KEY, f"wait={math.ceil(wait_for_s)}"),)
+        lease = () if wait_for_s is None else ((LEASE_KEY, f"wait={math.ceil(wait_for_s * 1_000)}ms"),)
         try:
             epoch = await self._call_registration(request, (*self._metadata, *lease))
         except grpc.aio.AioRpcError as error:

@@ -10,7 +10,7 @@ require (
 	k8s.io/api v0.34.2
 	k8s.io/apimachinery v0.34.2
 	k8s.io/client-go v0.34.2
-	kornel/clients/go v0.0.0
+	kornel.internal/clients/go v0.0.0
 )
 
 require (
@@ -90,7 +90,7 @@ require (
 	sigs.k8s.io/yaml v1.6.0 // indirect
 )
 
-replace kornel/clients/go => ../clients/go
+replace kornel.internal/clients/go => ../clients/go
 
 // The shim's own module names an earlier version, which the registry does not have.
 replace github.com/apache/yunikorn-scheduler-interface => github.com/apache/yunikorn-scheduler-interface v1.8.0

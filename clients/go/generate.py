@@ -1,4 +1,7 @@
-"""Generates the Go stubs of ``kornel.v1`` that are committed below ``kornelv1``, or tells whether they are out of date.
+"""Generates the Go stubs of ``kornel.v1`` that are committed here, or tells whether they are out of date.
+
+The stubs are in package ``kornelv1``, except for those of the files that no shim needs: what a core stores, and the
+clock of tests. These are in a package below ``internal``, which programs of others cannot import.
 
 ``python clients/go/generate.py`` writes the stubs; ``--check`` writes nothing, prints what would change and exits with
 1 if anything would. The plugins are run by Go at the versions below, protoc is buf's, so the same .proto files give the
@@ -22,8 +25,11 @@ from typing import Final
 
 MODULE: Final = Path(__file__).resolve().parent
 ROOT: Final = MODULE.parent.parent
-STUBS: Final = MODULE / "kornelv1"
-PACKAGE: Final = "kornel/clients/go/kornelv1"
+PATH: Final = (MODULE / "go.mod").read_text(encoding="utf-8").split(maxsplit=2)[1]
+"""The path of the module, which begins the paths of its packages."""
+PACKAGES: Final = ("kornelv1", "internal/corev1")
+INTERNAL: Final = ("journal", "snapshot", "test_clock")
+"""The .proto files whose stubs are in the second package; those of all others are in the first."""
 INTERFACE: Final = "github.com/apache/yunikorn-scheduler-interface/lib/go/si"
 PLUGINS: Final = (
     "google.golang.org/protobuf/cmd/protoc-gen-go@v1.36.8",
@@ -38,8 +44,10 @@ def generate_stubs(target: Path) -> None:
             raise RuntimeError(f"{program} is not installed")
     proto = ROOT / "proto"
     files = sorted(path.relative_to(proto).as_posix() for path in proto.glob("kornel/v*/*.proto"))
-    options = [f"M{name}={PACKAGE};kornelv1" for name in files]
-    options += [f"Msi/v1/si.proto={INTERFACE};si", f"module={PACKAGE}"]
+    packages = {name: PACKAGES[Path(name).stem in INTERNAL] for name in files}
+    # The file names a Go package too, which would go before the last element of the path.
+    options = [f"M{name}={PATH}/{package};{Path(package).name}" for name, package in packages.items()]
+    options += [f"Msi/v1/si.proto={INTERFACE};si", f"module={PATH}"]
     template = {
         "version": "v2",
         "plugins": [{"local": ["go", "run", plugin], "out": str(target), "opt": options} for plugin in PLUGINS],
@@ -57,7 +65,7 @@ def list_differences() -> list[str]:
     with tempfile.TemporaryDirectory() as scratch:
         generate_stubs(Path(scratch))
         fresh = _read_stubs(Path(scratch))
-    committed = _read_stubs(STUBS)
+    committed = _read_stubs(MODULE)
     diff: list[str] = []
     for name in sorted(fresh.keys() | committed.keys()):
         old = committed.get(name, "").splitlines(keepends=True)
@@ -67,7 +75,8 @@ def list_differences() -> list[str]:
 
 
 def _read_stubs(folder: Path) -> dict[str, str]:
-    return {path.name: path.read_text(encoding="utf-8") for path in folder.glob("*.pb.go")}
+    paths = [path for package in PACKAGES for path in (folder / package).glob("*.pb.go")]
+    return {path.relative_to(folder).as_posix(): path.read_text(encoding="utf-8") for path in paths}
 
 
 def _search_path() -> str:
@@ -88,11 +97,11 @@ def main() -> int:
             return 1 if diff else 0
         with tempfile.TemporaryDirectory() as scratch:
             generate_stubs(Path(scratch))
-            STUBS.mkdir(exist_ok=True)
-            for stale in STUBS.glob("*.pb.go"):
-                stale.unlink()
+            for stale in _read_stubs(MODULE):
+                (MODULE / stale).unlink()
             for name, text in _read_stubs(Path(scratch)).items():
-                (STUBS / name).write_text(text, encoding="utf-8")
+                (MODULE / name).parent.mkdir(parents=True, exist_ok=True)
+                (MODULE / name).write_text(text, encoding="utf-8")
     except RuntimeError as error:
         print(error, file=sys.stderr)
         return 1

@@ -1,4 +1,4 @@
-module kornel/clients/go
+module kornel.internal/clients/go
 
 go 1.24.0
 

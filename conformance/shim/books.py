@@ -46,25 +46,29 @@ class Books:
     apps: dict[str, bool] = field(default_factory=dict)
     asks: dict[str, si.Allocation] = field(default_factory=dict)
     running: dict[str, Running] = field(default_factory=dict)
+    placing: dict[str, Running] = field(default_factory=dict)
+    """The allocations that are placed, and whose ``new`` was not sent yet."""
     foreign: dict[str, Running] = field(default_factory=dict)
 
-    def room_for(self, ask: si.Allocation) -> str | None:
-        """Returns the first open node with room for *ask*."""
+    def list_rooms(self, ask: si.Allocation) -> list[str]:
+        """Returns the open nodes with room for *ask*."""
         wanted = read_amounts(ask.resourcePerAlloc)
+        rooms: list[str] = []
         for name, node in self.nodes.items():
             if node.accepted and not node.draining:
                 free = self._free_room(name, node)
                 fits = all(free.get(kind, 0) >= amount for kind, amount in wanted.items())
                 if fits and self.choose_devices(ask, name) is not None:
-                    return name
-        return None
+                    rooms.append(name)
+        return rooms
 
     def choose_devices(self, ask: si.Allocation, node: str) -> tuple[str, ...] | None:
         """Returns free devices of *node* for *ask* alone: an empty tuple if it wants none, and ``None`` if too few are
         free."""
         tags = ask.allocationTags
         count = int(tags.get(COUNT_TAG, "0")) or int(FRACTION_TAG in tags or MEMORY_TAG in tags)
-        held = {device for run in self.running_on(node) for device in run.devices}
+        taken = (*self.running_on(node), *(run for run in self.placing.values() if run.node == node))
+        held = {device for run in taken for device in run.devices}
         free = [device for device in self.nodes[node].devices if device not in held]
         return tuple(free[:count]) if count <= len(free) else None
 
@@ -84,6 +88,7 @@ class Books:
         """Remove *app*, and return its running allocations."""
         self.apps.pop(app, None)
         self.asks = {key: ask for key, ask in self.asks.items() if ask.applicationID != app}
+        self.placing = {key: run for key, run in self.placing.items() if run.app != app}
         gone = [run for run in self.running.values() if run.app == app]
         for run in gone:
             del self.running[run.key]
@@ -95,7 +100,7 @@ class Books:
 
     def _free_room(self, name: str, node: Node) -> dict[str, int]:
         free = dict(node.capacity)
-        for each in (*self.running.values(), *self.foreign.values()):
+        for each in (*self.running.values(), *self.placing.values(), *self.foreign.values()):
             if each.node == name:
                 for kind, amount in read_amounts(each.allocation.resourcePerAlloc).items():
                     free[kind] = free.get(kind, 0) - amount

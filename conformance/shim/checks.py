@@ -25,6 +25,7 @@ class Check:
 
 _RUNNING: Final = "the shim had nothing running"
 _GANG: Final = "the shim uses no placeholders"
+_DEPENDENT: Final = "the shim was not asked about two asks that depend on placements, or awaits none itself"
 _RECOVERY: Final = "the shim ended when told to register again, and came back as a new program"
 
 ALL_CHECKS: Final = (
@@ -63,18 +64,30 @@ ALL_CHECKS: Final = (
           "the shim added no application"),
     Check("S24", "refuse", "survives the refusal of an ask", "protocol.md 8.1", "the shim asked for nothing"),
     Check("S25", "end", "half-closes its streams, or ends with status 0, on SIGTERM", "protocol.md 1.1"),
-    Check("S26", "start", "creates a node, adds an application and asks for room", "protocol.md 12"),
+    Check("S26", "start", "creates a node, adds an application, asks for room, and answers what it wants to be asked",
+          "protocol.md 12"),
     Check("S27", "contact", "stays away when another program has its place", "protocol.md 5.1"),
     Check("S28", "contact", "confirms once more what was lost with a core that was killed", "protocol.md 12", _RUNNING),
     Check("S29", "recover", "reports what runs with the devices that it was given", "protocol.md 12",
           "the shim asked for no devices, or did not report again what ran with some"),
+    Check("S30", "confirm", "confirms an end once", "protocol.md 10.3", "the shim confirmed nothing"),
+    Check("S31", "recover", "reports what runs with its size", "protocol.md 12", _RECOVERY),
+    Check("S32", "recover", "reports as ended what has ended, and nothing else", "protocol.md 12",
+          "nothing had ended before the shim registered again"),
+    Check("S33", "contact", "claims to have received no more than it was sent", "protocol.md 12",
+          "the shim does not say what it has received"),
+    Check("S34", "questions", "judges a dependent ask after the placement before it", "protocol.md 13", _DEPENDENT),
+    Check("S35", "questions", "calls an ask dependent if a rule of its own or of another ask matches", "protocol.md 13",
+          _DEPENDENT),
 )  # fmt: skip
 
 
 class Findings:
-    """The findings of a run of the shim, by check ID. Only the first violation of a check is reported."""
+    """The findings of a session, or of all of them, by check ID. Only the first violation of a check is reported, with
+    its session."""
 
-    def __init__(self) -> None:
+    def __init__(self, session: str = "") -> None:
+        self._session = session
         self._kept: dict[str, str] = {}
         self._broken: dict[str, str] = {}
 
@@ -85,13 +98,12 @@ class Findings:
 
     def mark_broken(self, check: str, how: str) -> None:
         """Note that the shim broke *check*."""
-        self._broken.setdefault(check, how)
+        self._broken.setdefault(check, f"in session {self._session}: {how}")
 
     def add(self, other: Findings) -> None:
         """Add the findings of *other*."""
         self._kept |= other._kept
-        for check, how in other._broken.items():
-            self.mark_broken(check, how)
+        self._broken = other._broken | self._broken
 
     def is_broken(self, check: str) -> bool:
         """Tells whether *check* was broken."""

@@ -15,10 +15,10 @@ from kornel.conformance.shim.books import Books, Node, Running
 from kornel.conformance.shim.checks import Findings
 from kornel.conformance.shim.judge import Judge, named_devices
 from kornel.conformance.shim.lines import Kind, Lines, Request
-from kornel.conformance.shim.sender import Behaviour, Sender
+from kornel.conformance.shim.questions import Question, Questions
+from kornel.conformance.shim.sender import DEMANDS, Behaviour, Sender
 from kornel.si.v1 import si_pb2 as si
 
-DEMANDS: Final = (si.TIMEOUT, si.PREEMPTED_BY_SCHEDULER, si.PLACEHOLDER_REPLACED)
 _ON_PURPOSE: Final = "refused by the conformance kit on purpose"
 Answer = TypeVar("Answer", bound=Message)
 
@@ -30,6 +30,7 @@ class ScriptedCore:
         self.findings: Final = findings
         self.judge: Final = Judge(findings)
         self.lines: Final = Lines(self)
+        self.questions: Final = Questions(self)
         self.voice: Final = Sender(self.lines, manners)
         self.books = Books()
         self.releases: Final[dict[str, int]] = {}
@@ -43,6 +44,8 @@ class ScriptedCore:
         self.replacing: Final[dict[str, si.Allocation]] = {}
         """The real asks, by the key of the placeholder whose release was asked for."""
         self.news: Final = asyncio.Event()
+        self.holds_asks = manners.hold_asks
+        """Tells whether asks wait for the script of the session."""
         self._manners = manners
         self._later: Final[set[asyncio.Task[None]]] = set()
 
@@ -53,6 +56,7 @@ class ScriptedCore:
         self.voice.states.clear()
         self.books = Books()
         self.replacing.clear()
+        self.questions.forget()
         self.lines.drop_messages()
         self.news.set()
         return self.voice.with_extra_fields(si.RegisterResourceManagerResponse())
@@ -60,6 +64,10 @@ class ScriptedCore:
     def admits(self, kind: Kind, request: Request) -> bool:
         """Tells whether the RM may send *request*."""
         return self.judge.admits(kind, request)
+
+    def judge_claim(self, kind: Kind, received: str, sent: int) -> None:
+        """Judge how many entries the RM says it has received."""
+        self.judge.judge_claim(kind, received, sent)
 
     def handle_request(self, request: Request) -> None:
         """Handle *request* as a real core would."""
@@ -78,15 +86,76 @@ class ScriptedCore:
         surely read."""
         self.judge.wants_registration = True
         self.judge.to_recover = {run.key: run for run in self.books.real_allocations() if run.key in known}
+        self.judge.ended = self.releases.keys() - self.books.running.keys() - self.books.asks.keys()
+        self.end_streams(grpc.StatusCode.FAILED_PRECONDITION, "resync-required: register again")
+
+    def end_streams(self, code: grpc.StatusCode, text: str) -> None:
+        """End all streams of the RM."""
         for kind in Kind:
-            self.lines.end_stream(kind, grpc.StatusCode.FAILED_PRECONDITION, "resync-required: register again")
+            self.lines.end_stream(kind, code, text)
+        self.questions.end_stream(code, text)
 
     def place_asks(self) -> None:
-        """Place every ask that fits."""
+        """Place every ask that fits, or ask the shim about it if it wants to be asked."""
         for key, ask in list(self.books.asks.items()):
-            if not self._takes_placeholder(ask) and (node := self.books.room_for(ask)) is not None:
-                del self.books.asks[key]
-                self._start_allocation(Running(ask, node, self.books.choose_devices(ask, node) or ()))
+            if self.holds_asks or key not in self.books.asks or self._takes_placeholder(ask):
+                continue
+            rooms = self.books.list_rooms(ask)
+            if self.questions.wanted:
+                self.questions.consider_ask(ask, rooms)
+            elif rooms:
+                self.place_ask(ask, rooms[0])
+
+    def place_ask(self, ask: si.Allocation, node: str) -> None:
+        """Place *ask* on *node*. For a placement that a question names, ``new`` is sent a moment later."""
+        del self.books.asks[ask.allocationKey]
+        run = Running(ask, node, self.books.choose_devices(ask, node) or ())
+        self.books.placing[run.key] = run
+        if self.questions.is_dependent(ask):
+            self.questions.note_placed(ask, node)
+            self.place_asks()
+
+        def start() -> None:
+            if self.books.placing.pop(run.key, None) is not None:
+                self._start_allocation(run)
+
+        if self.questions.is_awaited(run.key):
+            self._do_later(self.questions.hold_s, start)
+        else:
+            start()
+
+    def has_tried_order(self) -> bool:
+        """Tells whether a question had to wait for a placement, or none will have to: at most one ask is dependent."""
+        placed = (*self.books.running.values(), *self.books.placing.values())
+        known = (*self.books.asks.values(), *(run.allocation for run in placed))
+        alone = sum(map(self.questions.is_dependent, known)) < 2
+        return self.questions.ordered or (alone and not self.questions.are_open)
+
+    def admits_subscription(self, rm: str) -> bool:
+        """Tells whether a program may subscribe for *rm*."""
+        return self.judge.admits_subscription(rm)
+
+    def judge_order(self, key: str, after: str, *, in_place: bool) -> None:
+        """Judge the answer about *key*, which had to wait for *after*."""
+        self.judge.judge_order(key, after, in_place=in_place)
+
+    def is_placed(self, key: str) -> bool:
+        """Tells whether *key* was placed, even if ``new`` was not sent yet."""
+        return key in self.books.running or key in self.books.placing
+
+    def is_announced(self, key: str) -> bool:
+        """Tells whether ``new`` was sent for *key*."""
+        return key in self.books.running
+
+    def handle_answer(self, question: Question) -> None:
+        """Place an ask that may run, unless it went away meanwhile or has to be asked about again."""
+        ask = self.books.asks.get(question.key)
+        node = question.allowed
+        if ask is None or self.holds_asks or self.questions.is_stale(question):
+            pass
+        elif node in self.books.list_rooms(ask):
+            self.place_ask(ask, node)
+        self.news.set()
 
     async def wait_until(self, condition: Callable[[], object], within_s: float) -> bool:
         """Tells whether *condition* becomes true within *within_s*."""
@@ -108,6 +177,7 @@ class ScriptedCore:
 
     def _handle_nodes(self, request: si.NodeRequest) -> None:
         answer = si.NodeResponse()
+        self.questions.changes += 1
         for info in request.nodes:
             node = self.books.nodes.get(info.nodeID)
             match info.action:
@@ -139,6 +209,7 @@ class ScriptedCore:
 
     def _remove_node(self, node: str) -> None:
         del self.books.nodes[node]
+        self.books.placing = {key: run for key, run in self.books.placing.items() if run.node != node}
         for run in self.books.running_on(node):
             del self.books.running[run.key]
             self.voice.demand_release(run, si.STOPPED_BY_RM)
@@ -191,7 +262,9 @@ class ScriptedCore:
             return
         self.heard_of.add(Kind.ALLOCATION)
         self.judge.judge_application(allocation, self.books)
-        if key in self.books.running:
+        if (run := self.books.running.get(key)) is not None:
+            if allocation.HasField("resourcePerAlloc") and not old:
+                run.allocation.resourcePerAlloc.CopyFrom(allocation.resourcePerAlloc)
             return
         if allocation.nodeID:
             self.books.asks.pop(key, None)
@@ -208,6 +281,8 @@ class ScriptedCore:
 
     def _start_allocation(self, run: Running) -> None:
         self.books.running[run.key] = run
+        self.questions.changes += 1
+        self.judge.ended.discard(run.key)
         if run.app not in self.voice.states:
             self.voice.send_state(run.app, "Accepted")
         whole = not any(ask.applicationID == run.app for ask in self.books.asks.values())
@@ -236,8 +311,13 @@ class ScriptedCore:
             return
         key = release.allocationKey or release.allocationID.removesuffix("-0")
         self.releases[key] = release.terminationType
+        if release.terminationType in DEMANDS:
+            self.judge.judge_confirmation(key, self.voice.demanded[key])
         self.books.asks.pop(key, None)
+        self.books.placing.pop(key, None)
         self.judge.to_recover.pop(key, None)
+        self.questions.settle(key)
+        self.questions.changes += 1
         gone = self.books.running.pop(key, None)
         if gone is None:
             return
@@ -263,16 +343,20 @@ class ScriptedCore:
         return True
 
     def _answer_later(self, act: Callable[[Answer], None], answer: Answer) -> None:
-        """Call *act* once the acceptance is due, unless the RM has registered again in the meantime."""
+        """Call *act* once the acceptance is due."""
+        self._do_later(self._manners.accept_after_s, lambda: act(answer))
 
-        async def answer_later(registration: int) -> None:
-            await asyncio.sleep(self._manners.accept_after_s)
+    def _do_later(self, delay_s: float, act: Callable[[], None]) -> None:
+        """Call *act* after *delay_s*, unless the RM has registered again in the meantime."""
+
+        async def do_later(registration: int) -> None:
+            await asyncio.sleep(delay_s)
             if registration == self.judge.registrations:
-                act(answer)
+                act()
                 self.place_asks()
                 self.news.set()
 
-        task = asyncio.create_task(answer_later(self.judge.registrations), name="scripted core answers")
+        task = asyncio.create_task(do_later(self.judge.registrations), name="scripted core answers")
         self._later.add(task)
         task.add_done_callback(self._later.discard)
 

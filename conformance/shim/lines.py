@@ -15,6 +15,7 @@ from google.protobuf.message import Message
 from kornel.conformance.shim.listener import OPEN_DOOR, Listener
 from kornel.si.v1 import si_pb2 as si
 from kornel.si.v1 import si_pb2_grpc
+from kornel.v1 import callback_pb2_grpc
 
 CUT_OFF_S: Final = 0.25
 
@@ -44,6 +45,9 @@ class Core(Protocol):
     def admits(self, kind: Kind, request: Request) -> bool:
         """Tells whether this RM may send *request*."""
 
+    def judge_claim(self, kind: Kind, received: str, sent: int) -> None:
+        """Judge how many entries this RM says it has received on streams of that kind, on which *sent* were sent."""
+
     def handle_request(self, request: Request) -> None:
         """Handle a request."""
 
@@ -61,6 +65,8 @@ class Line:
         """The entries that the shim says it has received; ``None``: it does not say."""
         self.greeting = ""
         """The metadata to send first; empty: none, or they were sent."""
+        self.position = 0
+        """The number of entries since the registration after which this stream is."""
 
 
 class Lines(si_pb2_grpc.SchedulerServicer):
@@ -82,6 +88,8 @@ class Lines(si_pb2_grpc.SchedulerServicer):
         """Everything since the registration."""
         self._applied: Final[dict[Kind, int]] = dict.fromkeys(Kind, 0)
         """The entries that the shim has sent since the registration, and that were not lost."""
+        self._written: Final[dict[Kind, int]] = dict.fromkeys(Kind, 0)
+        """The entries since the registration that were written to any stream."""
 
     def send_message(self, kind: Kind, message: Message) -> None:
         """Send *message* on the stream of that kind, now or when there is one."""
@@ -98,7 +106,9 @@ class Lines(si_pb2_grpc.SchedulerServicer):
         self._registrations += 1
         for kind in Kind:
             self._sent[kind].clear()
-            self._applied[kind] = 0
+            self._applied[kind] = self._written[kind] = 0
+            if kind in self.bound:
+                self.bound[kind].position = 0
         for backlog in self._backlog.values():
             backlog.clear()
 
@@ -142,7 +152,9 @@ class Lines(si_pb2_grpc.SchedulerServicer):
         line = Line(kind)
         said = dict(context.invocation_metadata() or ()).get(RESUME_KEY)
         if said is not None:
-            line.received = int(str(said).rpartition("/")[2])
+            count = str(said).rpartition("/")[2]
+            self._core.judge_claim(kind, count, self._written[kind])
+            line.received = line.position = min(int(count), self._written[kind]) if count.isdecimal() else 0
             self.resumes = True
         reader = asyncio.create_task(self._read_requests(line, requests), name=f"scripted core reads {kind}")
         try:
@@ -151,6 +163,8 @@ class Lines(si_pb2_grpc.SchedulerServicer):
                     await context.send_initial_metadata(((RESUME_KEY, line.greeting),))
                     line.greeting = ""
                 while line.words:
+                    line.position += count_entries(line.words[0])
+                    self._written[kind] = max(self._written[kind], line.position)
                     yield line.words[0]
                     line.words.popleft()
                 if line.end is not None:
@@ -220,8 +234,10 @@ def count_entries(message: Message) -> int:
     return count
 
 
-async def serve(lines: Lines, address: str, door: Listener = OPEN_DOOR) -> tuple[grpc.aio.Server, str]:
-    """Starts a server for *lines* behind *door*. Returns the server and its address."""
+async def serve(
+    lines: Lines, questions: callback_pb2_grpc.CallbackServiceServicer, address: str, door: Listener = OPEN_DOOR
+) -> tuple[grpc.aio.Server, str]:
+    """Starts a server for *lines* and *questions* behind *door*. Returns the server and its address."""
     server = grpc.aio.server(
         interceptors=door.make_interceptors(),
         options=[
@@ -231,6 +247,7 @@ async def serve(lines: Lines, address: str, door: Listener = OPEN_DOOR) -> tuple
         ],
     )
     si_pb2_grpc.add_SchedulerServicer_to_server(lines, server)
+    callback_pb2_grpc.add_CallbackServiceServicer_to_server(questions, server)
     port = door.open_port(server, address)
     await server.start()
     return server, f"{address.rpartition(':')[0]}:{port}"

@@ -56,12 +56,17 @@ class ShimProcess:
 
     @property
     def end(self) -> str:
-        """Returns how the process ended, with the end of its output."""
+        """Returns how the process ended."""
         status = self.status
         how = f"signal {-status}" if status is not None and status < 0 else f"status {status}"
+        return f"it ended with {how}"
+
+    @property
+    def last_words(self) -> str:
+        """Returns the last line of the output that has a letter or a digit, or an empty text."""
         lines = self._log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
         words = next((line.strip() for line in reversed(lines) if any(map(str.isalnum, line))), "")
-        return f"the shim ended with {how}" + (f": {words[:LAST_WORDS]}" if words else "")
+        return words[:LAST_WORDS]
 
     def ask_to_end(self) -> None:
         """Send SIGTERM."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from kornel.conformance.shim.stage import Over, Stage
+from kornel.si.v1 import si_pb2 as si
 
 
 async def expect_resync(stage: Stage) -> None:
@@ -10,13 +11,19 @@ async def expect_resync(stage: Stage) -> None:
     that it has."""
     await stage.wait_until_ready("S18", running=stage.known.runs)
     core = stage.core
+    several = await stage.wait_until(lambda: len(list(core.books.real_allocations())) > 1, stage.patience.settle_s)
+    run = stage.some_running()
+    if run is not None and stage.known.confirms and several:
+        stage.demand_release(run, si.PREEMPTED_BY_SCHEDULER)
+        await stage.wait_for_release(run)
     # An allocation that the shim has not read yet does not run, so those that are placed meanwhile do not count.
     placed = set(core.books.running)
     await stage.watch_briefly()
     nodes = set(core.books.nodes)
     busy = {run.app for run in core.books.running.values()} | {ask.applicationID for ask in core.books.asks.values()}
     core.drop_registration(placed)
-    ran = len(core.judge.to_recover)
+    ran = set(core.judge.to_recover)
+    has_ended = bool(core.judge.ended)
     await stage.wait_until(lambda: core.judge.registrations > 1, stage.patience.start_s)
     if core.judge.registrations == 1 and stage.ended:
         await _as_new_program(stage)
@@ -37,11 +44,15 @@ async def expect_resync(stage: Stage) -> None:
     if missing := sorted(nodes - core.books.nodes.keys()) + sorted(busy - core.books.apps.keys()):
         stage.findings.mark_broken("S19", f"{', '.join(missing)} was not reported again")
     stage.findings.mark_kept("S19", "S20")
-    if ran and len(core.judge.to_recover) == ran:
+    if ran and core.judge.to_recover.keys() == ran:
         # Some of them may have ended meanwhile and need no report, but hardly all of them.
         stage.findings.mark_broken("S21", f"{', '.join(sorted(core.judge.to_recover))} ran and was not reported again")
+    elif len(ran) > 1 and not core.judge.reported_again:
+        stage.findings.mark_broken("S32", f"{', '.join(sorted(ran))} ran, and all of it was reported as ended")
     if ran:
         stage.findings.mark_kept("S21")
+    if has_ended:
+        stage.findings.mark_kept("S32")
 
 
 async def _as_new_program(stage: Stage) -> None:

@@ -70,8 +70,7 @@ async def _run_sessions(
 async def _play_session(
     session: Session, command: Sequence[str], log: Path, known: Known, patience: Patience, door: Listener
 ) -> Findings:
-    file = log / f"{session.name.replace(' ', '-')}.log"
-    async with Stage.open(command, file, session.manners, known, patience, door) as stage:
+    async with Stage.open(session.name, command, log, session.manners, known, patience, door) as stage:
         with suppress(Over):
             await session.script(stage)
         return stage.findings

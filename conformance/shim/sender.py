@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import Final, TypeVar
 
@@ -11,6 +12,9 @@ from kornel.conformance.messages import GIVEN_TAG
 from kornel.conformance.shim.books import Running
 from kornel.conformance.shim.lines import Kind, Lines
 from kornel.si.v1 import si_pb2 as si
+
+DEMANDS: Final = (si.TIMEOUT, si.PREEMPTED_BY_SCHEDULER, si.PLACEHOLDER_REPLACED)
+"""The termination types with which the core asks for an end that the shim has to confirm."""
 
 Sent = TypeVar("Sent", bound=Message)
 
@@ -24,12 +28,14 @@ class Behaviour:
     refuse          the kinds whose first entry is refused
     extra           bytes appended to every message: unknown fields
     hold_gang       real asks that match a placeholder wait
+    hold_asks       all asks wait for the script of the session
     """
 
     accept_after_s: float = 0.3
     refuse: frozenset[Kind] = frozenset()
     extra: bytes = b""
     hold_gang: bool = False
+    hold_asks: bool = False
 
 
 @dataclass(slots=True)
@@ -41,9 +47,12 @@ class Sender:
     rm: str = ""
     states: dict[str, str] = field(default_factory=dict)
     """The last state sent for each application."""
+    demanded: Counter[str] = field(default_factory=Counter)
+    """The number of times that each key was asked to end."""
 
     def demand_release(self, run: Running, termination: int) -> None:
         """Ask for the release of an allocation, or confirm it if *termination* is STOPPED_BY_RM."""
+        self.demanded[run.key] += termination in DEMANDS
         release = si.AllocationRelease(
             partitionName=f"[{self.rm}]default",
             applicationID=run.app,

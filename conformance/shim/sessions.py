@@ -8,6 +8,7 @@ from typing import Final, TypeAlias
 
 import grpc
 
+from kornel.conformance.shim.dependents import compare_answers
 from kornel.conformance.shim.lines import Kind
 from kornel.conformance.shim.recovery import expect_resync
 from kornel.conformance.shim.sender import Behaviour
@@ -50,9 +51,17 @@ async def play_first(stage: Stage) -> None:
         stage.findings.mark_broken("S26", f"the shim {', '.join(missing)}, so most checks do not apply")
     stage.known.runs = await stage.wait_until(lambda: any(stage.core.books.real_allocations()))
     stage.known.placeholders = stage.core.saw_placeholders
+    stage.known.judges = stage.core.questions.wanted
+    if stage.core.questions.ignored:
+        stage.findings.mark_broken("S26", "the shim answered no question, so most checks do not apply")
+        raise Over
+    if stage.core.questions.awaits_placements:
+        await stage.wait_until(stage.core.has_tried_order)
     if stage.ended and stage.process.status != 0:
         stage.findings.mark_broken("S3", stage.process.end)
     await _take_back(stage)
+    # It might confirm an end once more.
+    await stage.watch_briefly()
     if stage.core.replacing and not await stage.wait_until(lambda: not stage.core.replacing):
         stage.findings.mark_broken("S9", f"the end of {', '.join(stage.core.replacing)} was not confirmed")
 
@@ -189,8 +198,7 @@ async def end_superseded(stage: Stage) -> None:
     """Tell the shim that another program registered the same RM."""
     await stage.wait_until_ready("S27", running=stage.known.runs)
     registrations = stage.core.judge.registrations
-    for kind in Kind:
-        stage.core.lines.end_stream(kind, grpc.StatusCode.ABORTED, "superseded: another session has registered since")
+    stage.core.end_streams(grpc.StatusCode.ABORTED, "superseded: another session has registered since")
     came_back = lambda: stage.core.lines.bound or stage.core.judge.registrations != registrations  # noqa: E731
     if await stage.wait_until(came_back) and not stage.ended:
         stage.findings.mark_broken("S27", "the shim came back, and would take the core away from the other program")
@@ -222,7 +230,7 @@ async def end_shim(stage: Stage) -> None:
     stage.findings.mark_kept("S25")
 
 
-FIRST: Final = Session("first", ("S1", "S2", "S3", "S4", "S5", "S6", "S7", "S9", "S26"), play_first)
+FIRST: Final = Session("first", ("S1", "S2", "S3", "S4", "S5", "S6", "S7", "S9", "S26", "S30", "S34"), play_first)
 
 SESSIONS: Final = (
     Session("gang", ("S8",), placeholder_timeout, Behaviour(hold_gang=True), lambda known: known.placeholders),
@@ -231,13 +239,14 @@ SESSIONS: Final = (
     Session("unknown fields", ("S12",), unknown_fields, Behaviour(extra=UNKNOWN_FIELD)),
     Session("unknown termination", ("S13",), unknown_termination),
     Session("unknown state", ("S14",), unknown_state),
-    Session("broken streams", ("S15", "S17"), broken_streams),
-    Session("broken connection", ("S16", "S17"), broken_connection),
-    Session("resync", ("S18", "S19", "S20", "S21", "S29"), expect_resync),
+    Session("broken streams", ("S15", "S17", "S33"), broken_streams),
+    Session("broken connection", ("S16", "S17", "S33"), broken_connection),
+    Session("resync", ("S18", "S19", "S20", "S21", "S29", "S31", "S32"), expect_resync),
     make_refusal("S22", Kind.NODE),
     make_refusal("S23", Kind.APPLICATION),
     make_refusal("S24", Kind.ALLOCATION),
     Session("superseded", ("S27",), end_superseded),
+    Session("dependent asks", ("S35",), compare_answers, Behaviour(hold_asks=True), lambda known: known.judges),
     Session("killed core", ("S28",), lost_confirmation),
     Session("end", ("S25",), end_shim),
 )

@@ -45,6 +45,8 @@ class Known:
     runs: bool = False
     confirms: bool = False
     placeholders: bool = False
+    judges: bool = False
+    """Tells whether it wants to be asked on which nodes its asks may run."""
 
 
 class Over(Exception):
@@ -55,15 +57,22 @@ class Stage:
     """Everything that belongs to one session: the core, the shim's process, and the findings."""
 
     def __init__(
-        self, command: Sequence[str], log: Path, manners: Behaviour, known: Known, patience: Patience, door: Listener
+        self,
+        session: str,
+        command: Sequence[str],
+        log: Path,
+        manners: Behaviour,
+        known: Known,
+        patience: Patience,
+        door: Listener,
     ) -> None:
-        self.findings: Final = Findings()
+        self.findings: Final = Findings(session)
         self.core: Final = ScriptedCore(manners, self.findings)
         self.manners: Final = manners
         self.known: Final = known
         self.patience: Final = patience
         self._command: Final = command
-        self._log: Final = log
+        self._log: Final = log / f"{session.replace(' ', '-')}.log"
         self._door: Final = door
         self._demanded: Final[set[str]] = set()
         self._address = ANY_PORT
@@ -74,10 +83,17 @@ class Stage:
     @classmethod
     @asynccontextmanager
     async def open(
-        cls, command: Sequence[str], log: Path, manners: Behaviour, known: Known, patience: Patience, door: Listener
+        cls,
+        session: str,
+        command: Sequence[str],
+        log: Path,
+        manners: Behaviour,
+        known: Known,
+        patience: Patience,
+        door: Listener,
     ) -> AsyncIterator[Stage]:
-        """Yields a stage with the core serving and the shim started."""
-        stage = cls(command, log, manners, known, patience, door)
+        """Yields a stage for *session* with the core serving and the shim started. *log* is a folder."""
+        stage = cls(session, command, log, manners, known, patience, door)
         try:
             await stage.serve()
             await stage.start()
@@ -98,7 +114,7 @@ class Stage:
 
     async def serve(self) -> None:
         """Start serving; after the first time, at the same address again."""
-        self._server, self._address = await serve(self.core.lines, self._address, self._door)
+        self._server, self._address = await serve(self.core.lines, self.core.questions, self._address, self._door)
 
     async def stop_serving(self) -> None:
         """Stop serving without a message. The core keeps its state."""
@@ -132,10 +148,17 @@ class Stage:
             )
         for condition, within_s, complaint in steps:
             if not await self.wait_until(condition, within_s):
-                self.findings.mark_broken(blame, self.process.end if self.ended else f"the shim {complaint}")
+                self.findings.mark_broken(blame, f"the shim {complaint}{self._describe_end(blame)}")
                 raise Over
         if running and not any(self.core.books.real_allocations()):
             raise Over
+
+    def _describe_end(self, blame: str) -> str:
+        if not self.ended:
+            return ""
+        # What it wrote explains why it did not even start. Later, it would hide what the check is about.
+        words = self.process.last_words if blame == "S1" else ""
+        return f": {self.process.end}" + (f", and wrote last: {words}" if words else "")
 
     def is_connected(self) -> bool:
         """Tells whether the three streams are open."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
+from pathlib import Path
 from typing import Final
 
 from structlog.typing import FilteringBoundLogger
@@ -85,3 +86,10 @@ class Readiness:
         for name in ("", *self._services):
             answers = name in READING and self._up and not self._damaged and not leads
             self.service.set_serving(name, self._ready or answers)
+
+
+def write_ready_file(path: Path, text: str) -> None:
+    """Writes *text* so that a reader of the file never sees a part of it."""
+    scratch = path.with_name(path.name + ".new")
+    scratch.write_text(text + "\n", encoding="utf-8")
+    scratch.replace(path)

@@ -8,19 +8,15 @@ period are cancelled.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 from uuid import uuid4
 
 import grpc
 from structlog.typing import FilteringBoundLogger
 
-from kornel.core.domain.effects import EventRecorded
-from kornel.core.domain.history.events import shorten_event_text
-from kornel.core.journal.content.recording import RecordingEngine
 from kornel.core.journal.database.choices import JournalUnusable
 from kornel.core.metrics.decisions import QUEUES_REMEMBERED
 from kornel.core.metrics.exposition import Exposition
@@ -29,7 +25,8 @@ from kornel.core.metrics.sources import Sources as MetricsSources
 from kornel.core.process.grpc_transport import OPTIONS, listen_at, reachable_address
 from kornel.core.process.history import History
 from kornel.core.process.journal_part import JournalPart
-from kornel.core.process.readiness import CONFIGURATION_FILE, HISTORY, JOURNAL, MANAGERS, Readiness
+from kornel.core.process.places import PlaceMaker, recall_versions
+from kornel.core.process.readiness import CONFIGURATION_FILE, HISTORY, JOURNAL, MANAGERS, Readiness, write_ready_file
 from kornel.core.process.server_settings import AddressTooOpen, AddressUnavailable, ServerSettings
 from kornel.core.process.services import ServiceParts, add_services, health_handlers, make_services, name_calls
 from kornel.core.process.socket_lock import SocketLock, SocketTaken
@@ -48,8 +45,6 @@ from kornel.core.service.callbacks.callback_times import BOUNDS_S
 from kornel.core.service.calls.admission import AdmissionInterceptor
 from kornel.core.service.calls.rpc import Handler
 from kornel.core.service.configuration.configuration_file import ConfigurationFile
-from kornel.core.service.configuration.configuration_history import ConfigurationNote, KeptConfigurations, Version
-from kornel.core.service.configuration.configuring import Configurator
 from kornel.core.service.configuration.judging import Judge
 from kornel.core.service.events.event_journal import EventJournal
 from kornel.core.service.events.refusals import RefusalKeeper
@@ -63,14 +58,12 @@ from kornel.core.service.metrics.metrics import Durations, ServiceMetrics
 from kornel.core.service.resolvers.lookups import GroupLookups
 from kornel.core.service.resolvers.sources import Sources
 from kornel.core.service.runner.engine_port import EnginePort
-from kornel.core.service.runner.runner import PartitionRunner
-from kornel.core.service.streams.presence import Presence, PresenceKeeper
+from kornel.core.service.streams.presence import Presence
 from kornel.core.service.streams.streams import Switchboard
 from kornel.core.service.wire.status_codes import ShuttingDown
 from kornel.core.telling.reader import PartitionReader
 from kornel.core.web.page import Page
 from kornel.shared.addresses import stays_on_this_machine
-from kornel.si.v1 import si_pb2
 
 if TYPE_CHECKING:
     from kornel.core.journal.journal import Journal
@@ -147,7 +140,6 @@ class KornelServer:
             logger=logger,
         )
         self._levels = levels or LevelSwitch(LogLevel.INFO)
-        self._judge = Judge(sources.unavailable, logger=logger)
         self._latency = Durations(BOUNDS_S)
         self._make_engine = make_engine
         self.part = part = JournalPart(journal, standby, logger)
@@ -156,8 +148,28 @@ class KornelServer:
         """The standing of the core among those that share its journal."""
         self.readiness = Readiness(self.standing, logger, lambda: part.lapsed)
         """The keeper of what the health services say."""
+        self._places = PlaceMaker(
+            settings=settings,
+            clock=clock,
+            metrics=metrics,
+            logger=logger,
+            garbage=garbage,
+            part=part,
+            history=self.history,
+            events=events,
+            measures=self.measures,
+            health=self.health,
+            refusals=self.refusals,
+            judge=Judge(sources.unavailable, logger=logger),
+            latency=self._latency,
+            tracing=tracing,
+            on_presence=self._on_presence,
+            on_damage=lambda place, damaged: self.managers.note_damage(place, damaged=damaged),
+            on_file_problem=self._on_file_problem,
+            on_settings=self._follow_leader,
+        )
         engines = [engine] if journal is None else [kept.engine for kept in journal.places]
-        first, *further = map(self._make_place, engines)
+        first, *further = map(self._places.make_place, engines)
         self.managers = Managers(
             first,
             lobby=Lobby(Switchboard(metrics), CallbackBoard(clock=clock, metrics=metrics, logger=logger)),
@@ -173,7 +185,7 @@ class KornelServer:
         if journal is not None:
             journal.on_problem = self._on_journal_problem
             for place, kept in zip((first, *further), journal.places, strict=True):
-                _go_on_with_versions(place, kept.kept)
+                recall_versions(place, kept.kept)
                 if kept.configured is not None:
                     place.configurator.go_on(*kept.configured)
         self._garbage_rounds = GarbageRounds(
@@ -352,7 +364,7 @@ class KornelServer:
             "serving", address=self.address, rest=self.rest_address or "off", version=self._settings.version
         )
         if self._settings.ready_file is not None:
-            _write_whole(self._settings.ready_file, self.address)
+            write_ready_file(self._settings.ready_file, self.address)
         return self.address
 
     async def _stand_by(self, standby: Standby) -> None:
@@ -370,7 +382,7 @@ class KornelServer:
         self._have_places([replayed.engine for replayed in followed.places])
         for replayed in followed.changed:
             place = self._find_or_make_place(replayed.engine)
-            _go_on_with_versions(place, replayed.kept)
+            recall_versions(place, replayed.kept)
             if replayed.configured is not None:
                 place.configurator.go_on(*replayed.configured, note="as the leader accepted it")
         self._follow_leader()
@@ -380,9 +392,8 @@ class KornelServer:
             self.managers.follow_places([self._find_or_make_place(engine) for engine in engines])
 
     def _find_or_make_place(self, engine: EnginePort) -> Place:
-        return next((place for place in self.managers.places if place.runner.runs(engine)), None) or self._make_place(
-            engine
-        )
+        found = next((place for place in self.managers.places if place.runner.runs(engine)), None)
+        return found or self._places.make_place(engine)
 
     def _take_over(self, journal: Journal) -> None:
         """Begins to lead, with *journal*, where the former leader ended."""
@@ -466,7 +477,7 @@ class KornelServer:
             self._lock.release()
         await self._lookups.close()
         await self.managers.close()
-        await self._judge.process.close()
+        await self._places.judge.process.close()
         if http_down is not None:
             await http_down
         if self._tracing is not None:
@@ -512,83 +523,7 @@ class KornelServer:
         else:
             assert self._make_engine is not None
             engine = self._make_engine()
-        return self._make_place(engine, self.managers.leader.configurator.default_text)
-
-    def _make_place(self, engine: EnginePort, default_config: str | None = None) -> Place:
-        """Returns a place for a manager with *engine*. *default_config*: the present text of the file; ``None``: its
-        text when the core started."""
-        settings, clock, logger, metrics = self._settings, self._clock, self._logger, self._metrics
-        presence = PresenceKeeper(clock, self._on_presence)
-        switchboard = Switchboard(metrics, queue_limit=settings.queue_limit, presence=presence)
-        callbacks = CallbackBoard(clock=clock, metrics=metrics, logger=logger, presence=presence, latency=self._latency)
-        history = self.history.of_manager()
-        kept = self.part.find_kept(engine)
-        if self.standing.leads:
-            engine.record_events()
-
-        def say_of_root(said: str) -> None:
-            told = [_event_of_root(clock.now_ns(), said)]
-            callbacks.deliver_effects(told)
-            for observer in (self.events, *history.observers):
-                observer.observe(told)
-
-        def follow_settings(extra_config: Mapping[str, str]) -> None:
-            # The effects of unregistering a manager are the last ones that it causes.
-            if engine.rm_id:
-                history.follow_settings(extra_config)
-            self._follow_leader()
-
-        def add_version(version: Version) -> None:
-            history.version_added(version)
-            for observer in (self.events, self.measures, self.refusals):
-                observer.version_added(version)
-
-        def take_note(note: ConfigurationNote) -> None:
-            if (found := self.part.find_kept(engine)) is not None:
-                found.take_note(note)
-
-        runner = PartitionRunner(
-            engine,
-            switchboard,
-            clock=clock,
-            metrics=metrics,
-            logger=logger,
-            garbage=self._garbage,
-            callbacks=callbacks,
-            presence=presence,
-            on_damage=lambda damaged: self.managers.note_damage(place, damaged=damaged),
-            observers=(
-                self.measures.decisions.of_manager(lambda name: runner.reader.queue_of(name)),  # noqa: PLW0108
-                self.events,
-                self.health,
-                self.refusals.of_manager(lambda: engine.rm_id),
-                *history.observers,
-                *(() if self._tracing is None else (self._tracing,)),
-            ),
-            on_settings=follow_settings,
-            timer=self.measures.timings.of_engine(),
-            gate=self.part.open_gate(kept, switchboard),
-            untold=kept.untold if kept is not None else (),
-            progress=kept.progress if kept is not None else None,
-            on_receipt=engine.note_receipt if isinstance(engine, RecordingEngine) else lambda receipt: None,
-            restorer=self.part.make_restorer(engine),
-            under_way=lambda: (found := self.part.find_kept(engine)) is not None and found.has_work_under_way(),
-            on_submit=None if self._tracing is None else self._tracing.note_submitted,
-        )
-        configurator = Configurator(
-            runner,
-            clock=clock,
-            logger=logger,
-            garbage=self._garbage,
-            default=settings.default_config if default_config is None else default_config,
-            on_problem=lambda problem: self._on_file_problem(place, problem),
-            on_version=add_version,
-            on_rollback=say_of_root,
-            on_note=take_note,
-            judge=self._judge,
-        )
-        place = Place(runner, switchboard, callbacks, presence, configurator, say_of_root, history)
-        return place
+        return self._places.make_place(engine, self.managers.leader.configurator.default_text)
 
     def _partitions_kept(self) -> list[PartitionReader]:
         """Returns the partitions of all managers whose history is kept."""
@@ -653,28 +588,7 @@ class KornelServer:
         self._logger.info("stopped", **counts._asdict(), **self._metrics.as_dict())
 
 
-def _go_on_with_versions(place: Place, kept: KeptConfigurations) -> None:
-    note = kept.as_note()
-    if note is not None:
-        place.configurator.remember(note)
-
-
-def _event_of_root(at_ns: int, message: str) -> EventRecorded:
-    """Returns an event about the root queue, because the event history has no events about configurations."""
-    record = si_pb2.EventRecord
-    return EventRecorded(
-        record.QUEUE, "root", "", record.SET, record.DETAILS_NONE, at_ns, None, shorten_event_text(message)
-    )
-
-
 def _call_in(loop: asyncio.AbstractEventLoop, call: Callable[[str], None], text: str) -> None:
     """Schedules *call* in *loop* from another thread, which may run longer than the loop."""
     with suppress(RuntimeError):
         loop.call_soon_threadsafe(call, text)
-
-
-def _write_whole(path: Path, text: str) -> None:
-    """Writes *text* so that a reader of the file never sees a part of it."""
-    scratch = path.with_name(path.name + ".new")
-    scratch.write_text(text + "\n", encoding="utf-8")
-    scratch.replace(path)

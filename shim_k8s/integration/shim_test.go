@@ -24,8 +24,8 @@ import (
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes/fake"
 
-	kornel "kornel/clients/go"
-	"kornel/clients/go/fakecore"
+	"kornel.internal/clients/go/fakecore"
+	"kornel.internal/clients/go/kornel"
 	"kornel/shim_k8s/scheduler"
 	"kornel/shim_k8s/tasks"
 )

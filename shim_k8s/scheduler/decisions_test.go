@@ -11,9 +11,9 @@ import (
 
 	"github.com/apache/yunikorn-scheduler-interface/lib/go/si"
 
-	kornel "kornel/clients/go"
-	"kornel/clients/go/fakecore"
-	"kornel/clients/go/kornelv1"
+	"kornel.internal/clients/go/fakecore"
+	"kornel.internal/clients/go/kornel"
+	"kornel.internal/clients/go/kornelv1"
 )
 
 // A picky shim gives up a message at the first allocation that it cannot take over, as the real one does.
@@ -36,10 +36,12 @@ func TestAnAllocationThatTheShimCannotTakeOverDoesNotTakeOthersAlong(t *testing.
 		acknowledge: func(...*kornelv1.PlacementKey) {},
 		logger:      slog.New(slog.NewTextHandler(io.Discard, nil)),
 	}
-	taker.ReceiveAllocations(&si.AllocationResponse{
+	for _, update := range kornel.AllocationUpdates(&si.AllocationResponse{
 		New:      []*si.Allocation{{AllocationKey: "a", NodeID: "n1"}, {AllocationKey: "bad", NodeID: "n1"}, {AllocationKey: "b", NodeID: "n1"}},
 		Released: []*si.AllocationRelease{{AllocationKey: "c"}},
-	})
+	}) {
+		taker.receive(update)
+	}
 	if !slices.Equal(shim.heard, []string{"a on n1", "b on n1", "c released"}) {
 		t.Fatalf("heard %v", shim.heard)
 	}

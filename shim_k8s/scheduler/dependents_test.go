@@ -10,8 +10,8 @@ import (
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	kornel "kornel/clients/go"
-	"kornel/clients/go/fakecore"
+	"kornel.internal/clients/go/fakecore"
+	"kornel.internal/clients/go/kornel"
 )
 
 func labelled(role string) *v1.Pod {

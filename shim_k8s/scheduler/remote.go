@@ -12,8 +12,8 @@ import (
 	"google.golang.org/grpc"
 	v1 "k8s.io/api/core/v1"
 
-	kornel "kornel/clients/go"
-	"kornel/clients/go/kornelv1"
+	"kornel.internal/clients/go/kornel"
+	"kornel.internal/clients/go/kornelv1"
 )
 
 const (
@@ -103,7 +103,7 @@ func (r *Remote) RegisterResourceManager(request *si.RegisterResourceManagerRequ
 		callback: callback, dependents: r.dependents, unconfirmed: &r.unconfirmed, counts: &r.counts, logger: r.options.Logger,
 	}
 	shim := kornel.NewShim(client, kornel.ShimOptions{
-		Receiver:             decisions,
+		Receive:              decisions.receive,
 		Callbacks:            answers.callbacks(),
 		Forgotten:            func() { r.unconfirmed.clear(); r.dependents.settleAll() },
 		ConfigurationRefused: func(error) { r.counts.configurationsRefused.Add(1) },
@@ -298,44 +298,63 @@ type decisions struct {
 	logger      *slog.Logger
 }
 
-// ReceiveNodes hands on answers about nodes.
-func (d *decisions) ReceiveNodes(response *si.NodeResponse) {
+// receive hands on one thing that the core says. Each goes alone, because the shim drops the rest of a message at the first
+// allocation that it cannot take over.
+func (d *decisions) receive(update kornel.Update) {
+	switch update := update.(type) {
+	case kornel.NodeAccepted:
+		d.tellNode(&si.NodeResponse{Accepted: []*si.AcceptedNode{{NodeID: update.NodeID}}})
+	case kornel.NodeRejected:
+		d.tellNode(&si.NodeResponse{Rejected: []*si.RejectedNode{{NodeID: update.NodeID, Reason: update.Reason}}})
+	case kornel.ApplicationAccepted:
+		d.tellApplication(&si.ApplicationResponse{Accepted: []*si.AcceptedApplication{{ApplicationID: update.ApplicationID}}})
+	case kornel.ApplicationRejected:
+		d.counts.applicationsRejected.Add(1)
+		d.tellApplication(&si.ApplicationResponse{Rejected: []*si.RejectedApplication{{
+			ApplicationID: update.ApplicationID, Reason: ShowReason(update.Reason),
+		}}})
+	case kornel.ApplicationUpdated:
+		d.tellApplication(&si.ApplicationResponse{Updated: []*si.UpdatedApplication{{
+			ApplicationID: update.ApplicationID, State: update.State, StateTransitionTimestamp: update.AtNs, Message: update.Message,
+		}}})
+	case kornel.Allocated:
+		d.place(update.Message)
+	case kornel.Released:
+		release := kornel.ReleaseOf(update.ApplicationID, update.Key, update.Termination)
+		release.Message = update.Message
+		d.unconfirmed.note(release)
+		d.tellAllocation(&si.AllocationResponse{Released: []*si.AllocationRelease{release}})
+		d.counts.released.Add(1)
+	case kornel.AskRejected:
+		d.tellAllocation(&si.AllocationResponse{RejectedAllocations: []*si.RejectedAllocation{{
+			AllocationKey: update.Key, ApplicationID: update.ApplicationID, Reason: update.Reason,
+		}}})
+	}
+}
+
+// place hands on a placement. Once the shim has taken it over, its predicates take it into account. It is acknowledged then,
+// so that the core asks about the next pod that depends on where others run.
+func (d *decisions) place(placed *si.Allocation) {
+	d.tellAllocation(&si.AllocationResponse{New: []*si.Allocation{placed}})
+	d.dependents.settle(placed.GetAllocationKey())
+	if d.dependents.mayDepend(placed.GetAllocationKey()) {
+		d.acknowledge(&kornelv1.PlacementKey{
+			Partition: placed.GetPartitionName(), AllocationKey: placed.GetAllocationKey(), NodeId: placed.GetNodeID(),
+		})
+	}
+	d.counts.placed.Add(1)
+}
+
+func (d *decisions) tellNode(response *si.NodeResponse) {
 	d.report("nodes", d.callback.UpdateNode(response))
 }
 
-// ReceiveApplications hands on answers about applications, and their states.
-func (d *decisions) ReceiveApplications(response *si.ApplicationResponse) {
-	for _, rejected := range response.GetRejected() {
-		rejected.Reason = ShowReason(rejected.GetReason())
-	}
-	d.counts.applicationsRejected.Add(int64(len(response.GetRejected())))
+func (d *decisions) tellApplication(response *si.ApplicationResponse) {
 	d.report("applications", d.callback.UpdateApplication(response))
 }
 
-// ReceiveAllocations hands on decisions. Once the shim has taken a placement over, its predicates take it into account. It
-// is acknowledged then, so that the core asks about the next pod that depends on where others run.
-func (d *decisions) ReceiveAllocations(response *si.AllocationResponse) {
-	// Placements are handed on one at a time, because the shim drops the rest of a message at the first allocation that it
-	// cannot take over.
-	for _, placed := range response.GetNew() {
-		d.report("allocations", d.callback.UpdateAllocation(&si.AllocationResponse{New: []*si.Allocation{placed}}))
-		d.dependents.settle(placed.GetAllocationKey())
-		if d.dependents.mayDepend(placed.GetAllocationKey()) {
-			d.acknowledge(&kornelv1.PlacementKey{
-				Partition: placed.GetPartitionName(), AllocationKey: placed.GetAllocationKey(), NodeId: placed.GetNodeID(),
-			})
-		}
-	}
-	for _, released := range response.GetReleased() {
-		d.unconfirmed.note(released)
-	}
-	if len(response.GetReleased())+len(response.GetRejectedAllocations()) > 0 {
-		d.report("allocations", d.callback.UpdateAllocation(&si.AllocationResponse{
-			Released: response.GetReleased(), RejectedAllocations: response.GetRejectedAllocations(),
-		}))
-	}
-	d.counts.placed.Add(int64(len(response.GetNew())))
-	d.counts.released.Add(int64(len(response.GetReleased())))
+func (d *decisions) tellAllocation(response *si.AllocationResponse) {
+	d.report("allocations", d.callback.UpdateAllocation(response))
 }
 
 func (d *decisions) report(what string, err error) {

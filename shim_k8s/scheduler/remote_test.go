@@ -17,9 +17,9 @@ import (
 	"google.golang.org/grpc/status"
 	v1 "k8s.io/api/core/v1"
 
-	kornel "kornel/clients/go"
-	"kornel/clients/go/fakecore"
-	"kornel/clients/go/kornelv1"
+	"kornel.internal/clients/go/fakecore"
+	"kornel.internal/clients/go/kornel"
+	"kornel.internal/clients/go/kornelv1"
 )
 
 // deadline is longer than anything takes that works.
@@ -201,7 +201,7 @@ func TestShimWaitsForAnotherThatHasTheCore(t *testing.T) {
 	core.HoldRegistrations = 2
 	start(t, core, shim)
 	log := core.Log()
-	held, registered := slices.Index(log, "held wait=1"), slices.Index(log, "register mycluster")
+	held, registered := slices.Index(log, "held wait=1000ms"), slices.Index(log, "register mycluster")
 	if held < 0 || registered < held {
 		t.Fatalf("%v", log)
 	}

@@ -5,7 +5,7 @@ import (
 
 	"github.com/apache/yunikorn-scheduler-interface/lib/go/si"
 
-	kornel "kornel/clients/go"
+	"kornel.internal/clients/go/kornel"
 )
 
 // unconfirmed remembers releases for which the core waits until the shim has stopped the containers.

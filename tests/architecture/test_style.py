@@ -122,7 +122,7 @@ BOUNDS = {
     "core/model": Bounds(0, 0, 0, 2, 0, 4_221),
     "core/policies": Bounds(0, 0, 0, 3, 0, 2_464),
     "core/preemption": Bounds(0, 0, 0, 3.1, 0, 17_151),
-    "core/process": Bounds(0, 0, 0, 5, 0, 1_690),
+    "core/process": Bounds(0, 0, 0, 5, 0, 1_766),
     "core/rest": Bounds(0, 0, 0, 12, 0, 4_671),
     "core/security": Bounds(0, 0, 0, 9, 0, 2_215),
     "core/service": Bounds(0, 0, 0, 10, 0, 11_957),

@@ -26,6 +26,7 @@ from kornel.core.domain.effects import (
     ApplicationUpdated,
     Effect,
     NodeAccepted,
+    NodeRejected,
     Released,
 )
 from kornel.core.engine.engine import CycleResult, Engine
@@ -284,6 +285,18 @@ class AsksAtOnce(BrokenEngine):
             predicates = tuple(answer._replace(dependent=False) for answer in command.predicates)
             return replace(command, predicates=predicates, acknowledged=())
         return command
+
+
+class RefusesInItsOwnWords(BrokenEngine):
+    """Breaks nothing but the text of reasons."""
+
+    def said(self, effects: list[Effect], command: Command | None) -> list[Effect]:
+        return [
+            effect._replace(reason="this cannot be done")
+            if isinstance(effect, NodeRejected | ApplicationRejected | AllocationRejected)
+            else effect
+            for effect in effects
+        ]
 
 
 class KeepsOldQueues(BrokenEngine):

@@ -58,6 +58,16 @@ def confirms_as_stopped() -> None:
     ShimClient.release = release  # type: ignore[method-assign]
 
 
+def confirms_twice() -> None:
+    """Answers every demand with two releases."""
+    send = ShimClient.release
+
+    async def release(self: ShimClient, releases: Iterable[si.AllocationRelease]) -> None:
+        await send(self, [each for each in releases for _ in range(2)])
+
+    ShimClient.release = release  # type: ignore[method-assign]
+
+
 def asks_too_soon() -> None:
     """Does not wait for the acceptance of its application."""
 
@@ -151,6 +161,63 @@ def forgets_what_runs() -> None:
         return
 
     ShimClient.report_allocations = report  # type: ignore[method-assign]
+
+
+def doubles_what_runs() -> None:
+    """Reports allocations with twice their size."""
+    send = ShimClient.report_allocations
+
+    async def report(self: ShimClient, allocations: Iterable[si.Allocation]) -> None:
+        told = [si.Allocation.FromString(each.SerializeToString()) for each in allocations]
+        for each in told:
+            for amount in each.resourcePerAlloc.resources.values():
+                amount.value *= 2
+        await send(self, told)
+
+    ShimClient.report_allocations = report  # type: ignore[method-assign]
+
+
+def reports_what_has_ended() -> None:
+    """Reports everything that has ever run."""
+    placed: dict[str, si.Allocation] = {}
+
+    def keep(update: Any) -> bool:
+        if isinstance(update, Allocated):
+            placed[update.key] = update.message
+        return False
+
+    _fails_when(keep)
+    send = ShimClient.report_allocations
+
+    async def report(self: ShimClient, allocations: Iterable[si.Allocation]) -> None:
+        await send(self, placed.values())
+
+    ShimClient.report_allocations = report  # type: ignore[method-assign]
+
+
+def ends_what_runs() -> None:
+    """Reports the end of what runs when it registers again."""
+
+    async def report(self: ShimClient, allocations: Iterable[si.Allocation]) -> None:
+        await self.release(
+            [self.release_of(each.applicationID, each.allocationKey, si.STOPPED_BY_RM) for each in allocations]
+        )
+
+    ShimClient.report_allocations = report  # type: ignore[method-assign]
+
+
+def claims_too_much() -> None:
+    """Says, once it has received something, that this is an entry more."""
+    marks = Progress.list_marks
+
+    def more(self: Progress[Any]) -> tuple[tuple[str, str], ...]:
+        said = self.received
+        self.received += bool(said)
+        found = marks(self)
+        self.received = said
+        return found
+
+    Progress.list_marks = more  # type: ignore[method-assign]
 
 
 def wants_devices() -> None:
@@ -279,6 +346,7 @@ WAYS: dict[str, Callable[[], None]] = {
     for way in (
         never_confirms,
         confirms_as_stopped,
+        confirms_twice,
         asks_too_soon,
         dies_of_unknown_fields,
         dies_of_a_second_new,
@@ -289,6 +357,10 @@ WAYS: dict[str, Callable[[], None]] = {
         forgets_what_it_sent,
         knows_nothing_of_epochs,
         forgets_what_runs,
+        doubles_what_runs,
+        reports_what_has_ended,
+        ends_what_runs,
+        claims_too_much,
         wants_devices,
         forgets_devices,
         uses_two_names,

@@ -51,10 +51,17 @@ def running(module: str, *arguments: str, log: Path) -> Iterator[subprocess.Pope
 
 
 @contextmanager
-def served_core(folder: Path) -> Iterator[str]:
-    """``kornel serve`` in a process of its own; its address."""
+def served_process(folder: Path) -> Iterator[tuple[str, subprocess.Popen[bytes]]]:
+    """``kornel serve`` in a process of its own; its address, and the process."""
     ready = folder / "ready"
     serve = ("serve", "--grpc", "127.0.0.1:0", "--ready-file", str(ready))
     with running("kornel", *serve, log=folder / "core.log") as core:
         wait_until(lambda: ready.exists() or core.poll() is not None, "the core to start")
-        yield ready.read_text().strip()
+        yield ready.read_text().strip(), core
+
+
+@contextmanager
+def served_core(folder: Path) -> Iterator[str]:
+    """``kornel serve`` in a process of its own; its address."""
+    with served_process(folder) as (address, _):
+        yield address

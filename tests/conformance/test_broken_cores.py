@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
-from kornel.conformance.case import all_cases
+from kornel.conformance.case import all_cases, select_cases
+from kornel.conformance.connection import Settings
 from kornel.conformance.gaps import OWN, load_gaps
 from kornel.conformance.outcome import Verdict
-from kornel.conformance.runner import Settings, run_case
+from kornel.conformance.runner import run_case
 from tests.conformance import broken_cores
 from tests.conformance.broken_cores import BrokenEngine
 from tests.conformance.targets import SETTLE_S, MovedClock
@@ -59,3 +62,14 @@ async def test_what_is_broken_is_named(breakage: type[BrokenEngine], broken: set
                     failed[case.number] = result.reason
     assert failed.keys() == broken, failed
     assert all(failed.values()), "each of them says what was expected and what came"
+
+
+async def test_a_core_may_refuse_in_its_own_words() -> None:
+    """With the option for it, the text of a reason decides nothing; without, the contract's token has to be there."""
+    cases = select_cases(all_cases(), ("28", "50", "76"))
+    strict = Settings(PATIENCE_S, SETTLE_S)
+    async with running_core(broken_cores.RefusesInItsOwnWords()) as core:
+        for any_reason, verdict in ((False, Verdict.FAIL), (True, Verdict.PASS)):
+            settings = replace(strict, any_reason=any_reason)
+            results = [await run_case(case, core.address, MovedClock(core.clock), settings) for case in cases]
+            assert [result.verdict for result in results] == [verdict] * len(cases), results

@@ -5,10 +5,11 @@ from __future__ import annotations
 import pytest
 
 from kornel.conformance.case import Case, all_cases
+from kornel.conformance.connection import Settings
 from kornel.conformance.gaps import judge_result
 from kornel.conformance.known_gaps import GAPS, LAST_CASE
 from kornel.conformance.outcome import Verdict
-from kornel.conformance.runner import Settings, run_case
+from kornel.conformance.runner import run_case
 from tests.conformance.targets import SETTLE_S, Target
 from tests.patience import PATIENCE_S
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import ast
+import asyncio
 import io
 import json
 import math
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
@@ -17,19 +19,22 @@ import pytest
 from rich.console import Console
 from typer.testing import CliRunner
 
+from kornel.conformance.bench import Bench
 from kornel.conformance.case import Case, select_cases
-from kornel.conformance.cli import app
+from kornel.conformance.cli import _run_cases, app
 from kornel.conformance.clock import CoreClock, RealClock, clock_of
+from kornel.conformance.connection import Settings
 from kornel.conformance.entries import Entry, Kind, Want, new, released
 from kornel.conformance.gaps import judge_result, load_gaps
 from kornel.conformance.messages import allocation
 from kornel.conformance.outcome import Result, Verdict
 from kornel.conformance.report import as_json, nothing_failed, print_report, verdict_line, write_junit
-from kornel.conformance.runner import Settings, run_case
+from kornel.conformance.runner import run_case
 from kornel.v1 import test_clock_pb2, test_clock_pb2_grpc
-from tests.conformance.processes import ROOT, finished, served_core
+from tests.conformance.processes import ROOT, finished, served_core, served_process
 from tests.e2e.harness import running_core
 from tests.patience import PATIENCE_S
+from tests.prepared import find_program
 
 
 @pytest.fixture
@@ -86,6 +91,51 @@ def test_command_without_a_core() -> None:
     done = finished("kornel.conformance", "core", "--address", "127.0.0.1:1", "--case", "1")
     assert done.returncode == 3
     assert "cannot register at 127.0.0.1:1" in done.stderr
+
+
+def test_the_core_dies(tmp_path: Path) -> None:
+    """The run stops there, shows what was checked, names the case and exits 3."""
+    with served_process(tmp_path) as (address, core):
+        chosen = ("--case", "26", "--case", "171", "--case", "172")
+        kill = ("--restart", f"kill -9 {find_program(core.pid)}; false")
+        done = finished("kornel.conformance", "core", "--address", address, *chosen, *kill)
+    assert done.returncode == 3, done.stdout + done.stderr
+    assert "2 cases: 1 pass, 1 fail: does NOT conform: failed 171" in done.stdout
+    assert "error: stopped after case 171 (after a kill a shim" in done.stderr
+    assert f"cannot register at {address}: " in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("answers", "tried", "lost"),
+    [(0, [], "cannot register at"), (1, ["1"], "stopped after case 1 (title): cannot register at")],
+)
+async def test_a_registration_hangs(answers: int, tried: list[str], lost: str) -> None:
+    """It is said after the deadline, 5 s unless another is given, at the start and in a case."""
+
+    left = iter(range(answers))
+
+    async def answer(request: bytes, context: object) -> bytes:
+        if next(left, None) is None:
+            await asyncio.Event().wait()
+        return b""
+
+    async def register(bench: Bench) -> None:
+        await bench.register()
+
+    server = grpc.aio.server()
+    method = {"RegisterResourceManager": grpc.unary_unary_rpc_method_handler(answer)}
+    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler("si.v1.Scheduler", method),))
+    port = server.add_insecure_port("127.0.0.1:0")
+    await server.start()
+    cases = [replace(a_case(number), script=register) for number in (1, 2)]
+    results, why = await _run_cases(f"127.0.0.1:{port}", cases, 0.0, Settings(deadline_s=1.0), {})
+    await server.stop(None)
+    assert Settings().deadline_s == 5.0
+    assert [result.case.id for result in results] == tried
+    assert why.startswith(lost)
+    assert why.endswith("connected, but no answer within 1 s")
+    for result in results:
+        assert result.reason == "expected an answer to the registration, but none came within 1 s"
 
 
 def test_command_without_a_shim() -> None:

@@ -12,8 +12,9 @@ import pytest
 
 from kornel.conformance.case import Case, all_cases
 from kornel.conformance.clock import RealClock
+from kornel.conformance.connection import Settings
 from kornel.conformance.outcome import Verdict
-from kornel.conformance.runner import Settings, run_case
+from kornel.conformance.runner import run_case
 from tests.e2e.cores import cores_on
 from tests.e2e.test_resume import KilledCore, killed_core
 from tests.history_databases import postgres, postgres_server

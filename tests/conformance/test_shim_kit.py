@@ -68,8 +68,8 @@ async def test_example_conforms() -> None:
     """The example does all that a shim without gangs and recovered nodes can do."""
     results = await judge(module("kornel.shim_client.example"))
     assert not ids(results, Verdict.FAIL), told(results)
-    assert ids(results, Verdict.UNSEEN) == ["S8", "S9", "S29"]
-    assert verdict_line(list(results.values()), "checks") == "29 checks: 26 pass, 3 not seen, 0 fail: conforms"
+    assert ids(results, Verdict.UNSEEN) == ["S8", "S9", "S29", "S34", "S35"]
+    assert verdict_line(list(results.values()), "checks") == "35 checks: 30 pass, 5 not seen, 0 fail: conforms"
 
 
 async def test_simulated_cluster_conforms(tmp_path: Path) -> None:
@@ -78,7 +78,7 @@ async def test_simulated_cluster_conforms(tmp_path: Path) -> None:
     scenario.write_text(SCENARIO)
     results = await judge(module("kornel.shim_mock", "run", str(scenario)))
     assert not ids(results, Verdict.FAIL), told(results)
-    assert ids(results, Verdict.UNSEEN) == ["S8", "S9", "S29"]
+    assert ids(results, Verdict.UNSEEN) == ["S8", "S9", "S29", "S34", "S35"]
 
 
 @pytest.mark.parametrize(("never", "broken"), [("nothing", []), ("TIMEOUT", ["S8"]), ("PLACEHOLDER_REPLACED", ["S9"])])
@@ -88,6 +88,25 @@ async def test_gang_is_seen(never: str, broken: list[str]) -> None:
     results = await judge(module("tests.conformance.gang_shim", "--never", never), *gang, patience=IMPATIENT)
     assert ids(results, Verdict.FAIL) == broken, told(results)
     assert not ids(results, Verdict.UNSEEN)
+
+
+@pytest.mark.parametrize(
+    ("way", "broken", "unseen"),
+    [
+        ("nothing", [], []),
+        ("assumes", [], []),
+        ("acknowledges", [], ["S34"]),
+        ("judges_at_once", ["S34"], []),
+        ("overlooks_rules_of_others", ["S35"], ["S34"]),
+        ("calls_nothing_dependent", ["S35"], ["S34"]),
+    ],
+)
+async def test_rules_are_seen(way: str, broken: list[str], unseen: list[str]) -> None:
+    """Of a shim that answers questions it is judged in which order, and whether it says what depends on what."""
+    checks = ("S2", "S3", "S5", "S7", "S20", "S21", "S31", "S32", "S34", "S35")
+    results = await judge(module("tests.conformance.rule_shim", way), *checks, patience=IMPATIENT)
+    assert ids(results, Verdict.FAIL) == broken, told(results)
+    assert ids(results, Verdict.UNSEEN) == unseen, told(results)
 
 
 @pytest.mark.parametrize(
@@ -112,6 +131,11 @@ async def test_what_is_broken_is_named(way: str, broken: list[str]) -> None:
         ("registers_after_a_break", "S15", ["S17"]),
         ("forgets_what_runs", "S21", ["S20", "S21"]),
         ("forgets_devices", "S29", ["S29"]),
+        ("confirms_twice", "S30", ["S30"]),
+        ("doubles_what_runs", "S31", ["S31"]),
+        ("reports_what_has_ended", "S32", ["S32"]),
+        ("ends_what_runs", "S32", ["S32"]),
+        ("claims_too_much", "S33", ["S33"]),
         ("uses_two_names", "S25", ["S2"]),
         ("ends_slowly_of_a_refusal", "S22", ["S22"]),
         ("gives_up_on_its_asks", "S22", ["S22"]),
@@ -131,6 +155,9 @@ async def test_each_provocation_finds_its_shim(way: str, check: str, broken: lis
     chosen = [each for each in always if check in ("S15", "S21") or int(each[1:]) < 17]
     results = await judge(module("tests.conformance.broken_shims", way), *chosen, check, patience=IMPATIENT)
     assert ids(results, Verdict.FAIL) == broken, told(results)
+    for each in broken:
+        # It is the session that says what the shim did not bear, not what it wrote last.
+        assert re.match(r"in session [\w ]+: ", results[each].reason)
 
 
 async def test_devices_are_seen(tmp_path: Path) -> None:
@@ -145,13 +172,21 @@ async def test_devices_are_seen(tmp_path: Path) -> None:
         assert ids(results, Verdict.PASS) == ["S20", "S21", "S29"], told(results)
 
 
+async def test_a_shim_that_answers_no_question_does_not_conform() -> None:
+    """Nothing of it runs, so most checks see nothing."""
+    results = await judge(module("tests.conformance.rule_shim", "never_answers"), "S7", "S26", patience=IMPATIENT)
+    assert ids(results, Verdict.FAIL) == ["S26"], told(results)
+    assert results["S26"].reason.endswith("the shim answered no question, so most checks do not apply")
+    assert ids(results, Verdict.UNSEEN) == ["S7"]
+
+
 async def test_a_long_cleanup_after_a_refusal_is_no_pass() -> None:
     """Nothing but its status tells such a shim from a good one, so the kit watches for long unless told otherwise."""
     results = await judge(
         module("tests.conformance.broken_shims", "ends_very_slowly_of_a_refusal"), "S22", patience=Patience()
     )
     assert ids(results, Verdict.FAIL) == ["S22"]
-    assert results["S22"].reason.startswith("the shim ended with status 1")
+    assert results["S22"].reason == "in session refused UpdateNode: it ended with status 1"
 
 
 async def test_a_pass_after_a_refusal_says_how_long_was_watched() -> None:
@@ -175,5 +210,6 @@ async def test_a_program_that_is_no_shim() -> None:
     """It fails the first check with its last words, and nothing else is tried."""
     results = await judge([sys.executable, "-c", "raise SystemExit('not today')"])
     assert ids(results, Verdict.FAIL) == ["S1"]
-    assert results["S1"].reason == "the shim ended with status 1: not today"
+    reason = "in session first: the shim did not register: it ended with status 1, and wrote last: not today"
+    assert results["S1"].reason == reason
     assert len(asyncio.all_tasks()) == 1

@@ -16,7 +16,7 @@ import (
 
 	"github.com/apache/yunikorn-scheduler-interface/lib/go/si"
 
-	kornel "kornel/clients/go"
+	"kornel.internal/clients/go/kornel"
 )
 
 const (
@@ -35,9 +35,11 @@ type shim struct {
 	running     map[string]*time.Timer // nil for a placeholder, which has no end of its own
 }
 
-// ReceiveNodes adds the application once the node is there.
-func (s *shim) ReceiveNodes(response *si.NodeResponse) {
-	for range response.GetAccepted() {
+// receive takes what the core says: it adds the application once the node is there, asks for room once the application is
+// there, starts tasks that were placed, and stops tasks that are released.
+func (s *shim) receive(update kornel.Update) {
+	switch update := update.(type) {
+	case kornel.NodeAccepted:
 		s.core.UpdateApplications(&si.ApplicationRequest{New: []*si.AddApplicationRequest{{
 			ApplicationID: application,
 			QueueName:     "root.example",
@@ -47,48 +49,39 @@ func (s *shim) ReceiveNodes(response *si.NodeResponse) {
 			ExecutionTimeoutMilliSeconds: time.Minute.Milliseconds(),
 			GangSchedulingStyle:          "Soft",
 		}}})
+	case kornel.ApplicationAccepted:
+		s.ask()
+	case kornel.Allocated:
+		log.Printf("%s runs on %s", update.Key, update.NodeID)
+		s.start(update.Key, update.Message.GetPlaceholder())
+	case kornel.Released:
+		log.Printf("%s ends: %s", update.Key, update.Termination)
+		s.stop(update.Key)
+		if kornel.WantsConfirmation(update.Termination) {
+			s.release(update.Key, update.Termination)
+		}
+	case kornel.AskRejected:
+		log.Printf("%s is refused: %s", update.Key, update.Reason)
 	}
 }
 
-// ReceiveApplications asks for room once the application is there.
-func (s *shim) ReceiveApplications(response *si.ApplicationResponse) {
-	for range response.GetAccepted() {
-		request := &si.AllocationRequest{}
-		room := kornel.Amounts{"vcore": 1000}
-		for n := range s.gang {
-			ask := kornel.Ask{
-				Key: fmt.Sprintf("placeholder-%d", n), ApplicationID: application, Resources: room, TaskGroup: gang, Placeholder: true,
-			}
-			request.Allocations = append(request.Allocations, ask.Allocation())
+func (s *shim) ask() {
+	request := &si.AllocationRequest{}
+	room := kornel.Amounts{"vcore": 1000}
+	for n := range s.gang {
+		ask := kornel.Ask{
+			Key: fmt.Sprintf("placeholder-%d", n), ApplicationID: application, Resources: room, TaskGroup: gang, Placeholder: true,
 		}
-		for n := range s.tasks {
-			ask := kornel.Ask{Key: fmt.Sprintf("task-%d", n), ApplicationID: application, Resources: room}
-			if n < s.gang {
-				ask.TaskGroup = gang
-			}
-			request.Allocations = append(request.Allocations, ask.Allocation())
-		}
-		s.core.UpdateAllocations(request)
+		request.Allocations = append(request.Allocations, ask.Allocation())
 	}
-}
-
-// ReceiveAllocations starts tasks that were placed and stops tasks that are released.
-func (s *shim) ReceiveAllocations(response *si.AllocationResponse) {
-	for _, update := range kornel.AllocationUpdates(response) {
-		switch update := update.(type) {
-		case kornel.Allocated:
-			log.Printf("%s runs on %s", update.Key, update.NodeID)
-			s.start(update.Key, update.Message.GetPlaceholder())
-		case kornel.Released:
-			log.Printf("%s ends: %s", update.Key, update.Termination)
-			s.stop(update.Key)
-			if kornel.WantsConfirmation(update.Termination) {
-				s.release(update.Key, update.Termination)
-			}
-		case kornel.AskRejected:
-			log.Printf("%s is refused: %s", update.Key, update.Reason)
+	for n := range s.tasks {
+		ask := kornel.Ask{Key: fmt.Sprintf("task-%d", n), ApplicationID: application, Resources: room}
+		if n < s.gang {
+			ask.TaskGroup = gang
 		}
+		request.Allocations = append(request.Allocations, ask.Allocation())
 	}
+	s.core.UpdateAllocations(request)
 }
 
 func (s *shim) start(key string, placeholder bool) {
@@ -135,7 +128,7 @@ func run(address, rmID string, s *shim) error {
 	}
 	defer client.Close()
 	// Check S17 of the kit wants a shim to register again only when the core asks for it.
-	s.core = kornel.NewShim(client, kornel.ShimOptions{Receiver: s, ReopenOnBreak: true})
+	s.core = kornel.NewShim(client, kornel.ShimOptions{Receive: s.receive, ReopenOnBreak: true})
 	if err := s.core.Start(ctx, kornel.Registration{Config: queues}); err != nil {
 		if ctx.Err() != nil {
 			return nil // stopped before the core could be reached

@@ -42,13 +42,13 @@ LONGEST_LEASE_S: Final = 3_600
 
 
 class Session(NamedTuple):
-    """The program behind a call. ``named``: it gave the name itself. ``lease_s``: for how long the earlier session has
+    """The program behind a call. ``named``: it gave the name itself. ``lease_ms``: for how long the earlier session has
     to be gone before this one registers; ``None``: it does not wait."""
 
     key: str = ""
     host: str = ""
     named: bool = False
-    lease_s: int | None = None
+    lease_ms: int | None = None
 
 
 NO_SESSION: Final = Session()
@@ -77,15 +77,15 @@ def read_session(context: CallContext) -> Session:
         elif key == LEASE_KEY and isinstance(value, str):
             lease = value
     peer = context.peer()
-    return Session(name or peer, host_of(peer), bool(name), _lease_s(lease) if lease else None)
+    return Session(name or peer, host_of(peer), bool(name), _lease_ms(lease) if lease else None)
 
 
-def _lease_s(text: str) -> int:
-    """Returns the seconds of ``wait`` or ``wait=N``; -1 for anything else, which :meth:`Sessions.admit` refuses."""
-    word, _, seconds = text.partition("=")
-    if word != "wait" or (seconds and not (seconds.isascii() and seconds.isdigit() and len(seconds) < 6)):
-        return -1
-    return min(int(seconds), LONGEST_LEASE_S) if seconds else LEASE_S
+def _lease_ms(text: str) -> int:
+    """Returns the milliseconds of ``wait``, ``wait=SECONDS`` or ``wait=NUMBERms``; -1 for anything else."""
+    word, _, amount = text.partition("=")
+    number, unit_ms = (amount[:-2], 1) if amount.endswith("ms") else (amount or str(LEASE_S), 1_000)
+    is_known = word == "wait" and number.isascii() and number.isdigit() and len(number) < 9
+    return min(int(number) * unit_ms, LONGEST_LEASE_S * 1_000) if is_known else -1
 
 
 class Sessions:
@@ -103,21 +103,21 @@ class Sessions:
     def admit(self, session: Session, rm_id: str, presence: Presence | None) -> None:
         """Raises :class:`RegistrationHeld` if *session* wants to wait until the holder of *rm_id* is gone, and it is
         not gone."""
-        if session.lease_s is None or presence is None or presence.rm_id != rm_id:
+        if session.lease_ms is None or presence is None or presence.rm_id != rm_id:
             return
-        if session.lease_s < 0:
-            raise InvalidRequest(f"{LEASE_KEY}: wait, or wait=SECONDS")
+        if session.lease_ms < 0:
+            raise InvalidRequest(f"{LEASE_KEY}: wait, wait=SECONDS or wait=NUMBERms")
         if _are_same(self._holder, session):
             return
-        lease_ns = session.lease_s * SECOND_NS
+        lease_ns = session.lease_ms * 1_000_000
         gone_ns = 0
         if presence.no_stream_since_ns is not None:
             gone_ns = self._clock.now_ns() - presence.no_stream_since_ns
             if gone_ns >= lease_ns:
                 return
         raise RegistrationHeld(
-            f"held: another session of resource manager {rm_id!r} has the core; it loses it {session.lease_s} s"
-            " after the last stream of that session has ended",
+            f"held: another session of resource manager {rm_id!r} has the core; it loses it"
+            f" {session.lease_ms / 1_000:g} s after the last stream of that session has ended",
             retry_ms=max(1, (lease_ns - gone_ns) // 1_000_000),
         )
 

@@ -17,7 +17,7 @@ import (
 	"github.com/apache/yunikorn-k8shim/pkg/plugin/predicates"
 	"github.com/apache/yunikorn-k8shim/pkg/shim"
 
-	kornel "kornel/clients/go"
+	"kornel.internal/clients/go/kornel"
 	"kornel/shim_k8s/scheduler"
 	"kornel/shim_k8s/tasks"
 )

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import pytest
 
 from kornel.core.service.machine.clock import ManualClock
-from kornel.core.service.streams.sessions import Session, Sessions
+from kornel.core.service.streams.sessions import Session, Sessions, read_session
 from kornel.core.service.wire.status_codes import Superseded
 
 OLDER = Session("older", "127.0.0.1", named=True)
@@ -66,3 +68,32 @@ def test_a_nameless_connection_is_left_alone_where_none_was_superseded() -> None
     sessions = Sessions(ManualClock())
     sessions.registered(YOUNGER, [])
     sessions.check_stream(NAMELESS)
+
+
+@dataclass
+class Call:
+    """A call with metadata."""
+
+    metadata: tuple[tuple[str, str], ...]
+
+    def peer(self) -> str:
+        return "ipv4:10.0.0.1:4711"
+
+    def invocation_metadata(self) -> tuple[tuple[str, str], ...]:
+        return self.metadata
+
+
+@pytest.mark.parametrize(
+    ("lease", "lease_ms"),
+    [
+        ("wait", 10_000),
+        ("wait=2", 2_000),
+        ("wait=1500ms", 1_500),
+        ("wait=0ms", 0),
+        ("wait=99999", 3_600_000),
+        ("wait=99999999ms", 3_600_000),
+        *((bad, -1) for bad in ("wait=ms", "wait=1.5", "wait=-1", "wait=999999999", "wait=1s", "hold", "wait=\u0661")),
+    ],
+)
+def test_how_long_a_registration_waits_is_read_in_seconds_or_milliseconds(lease: str, lease_ms: int) -> None:
+    assert read_session(Call((("kornel-lease", lease),))).lease_ms == lease_ms

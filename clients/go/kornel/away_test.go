@@ -13,7 +13,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	"kornel/clients/go/fakecore"
+	"kornel.internal/clients/go/fakecore"
 )
 
 func eventually(t *testing.T, what string, is func() bool) {
@@ -154,17 +154,10 @@ func TestBreakWhileTheCoreIsBeingToldDoesNotKeepTheShimAway(t *testing.T) {
 	eventually(t, "not live", func() bool { return shim.Status().Live })
 }
 
-type closer struct {
-	recorder
-	close func()
-}
-
-func (c *closer) ReceiveNodes(*si.NodeResponse) { c.close() }
-
-func TestCloseHeedsItsContextWhileTheReceiverIsBusy(t *testing.T) {
+func TestCloseHeedsItsContextWhileReceiveRuns(t *testing.T) {
 	core := serveCore(t, fakecore.New())
 	release, entered := make(chan struct{}), make(chan struct{})
-	shim := NewShim(connect(t, core, Options{}), ShimOptions{Receiver: &closer{close: func() { close(entered); <-release }}})
+	shim := NewShim(connect(t, core, Options{}), ShimOptions{Receive: func(Update) { close(entered); <-release }})
 	if err := shim.Start(withDeadline(t), Registration{}); err != nil {
 		t.Fatal(err)
 	}

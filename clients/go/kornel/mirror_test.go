@@ -2,6 +2,7 @@ package kornel
 
 import (
 	"maps"
+	"math/rand/v2"
 	"slices"
 	"testing"
 
@@ -239,5 +240,65 @@ func TestApplicationThatComesBackWhileItsEndIsUnderWayIsANewOne(t *testing.T) {
 	}
 	if news, _ := mirror.TakeApplications(accepted, true); len(news.GetAccepted()) != 1 {
 		t.Fatalf("the shim is not told that it was accepted: %v", news)
+	}
+}
+
+// TestCountsOfTheMirrorAgreeWithWhatItHolds does random things to a mirror, and counts again what it holds after each.
+func TestCountsOfTheMirrorAgreeWithWhatItHolds(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 2))
+	pick := func(choices ...string) string { return choices[random.IntN(len(choices))] }
+	mirror := NewMirror()
+	mirror.NoteNodes(node("n"), node("m"))
+	for range 20_000 {
+		application, key := pick("a", "b", "c"), pick("1", "2", "3", "4", "5")
+		switch random.IntN(9) {
+		case 0:
+			mirror.NoteApplications(addApps(application))
+		case 1:
+			mirror.NoteAllocations(asks(application, key))
+		case 2:
+			mirror.NoteAllocations(&si.AllocationRequest{Allocations: []*si.Allocation{placed(key, application, "n")}})
+		case 3:
+			mirror.TakeAllocations(newOf(placed(key, application, pick("n", "m"))), random.IntN(2) == 0)
+		case 4:
+			mirror.NoteAllocations(releases(ReleaseOf(application, key, si.TerminationType(random.IntN(6)))))
+		case 5:
+			mirror.TakeAllocations(released(key, si.TerminationType(random.IntN(5))), false)
+		case 6:
+			refused := []*si.RejectedApplication{{ApplicationID: application}}
+			mirror.TakeApplications(&si.ApplicationResponse{Rejected: refused}, random.IntN(2) == 0)
+		case 7:
+			ended := []*si.UpdatedApplication{{ApplicationID: application, State: "Completed"}}
+			mirror.TakeApplications(&si.ApplicationResponse{Updated: ended}, false)
+		case 8:
+			if random.IntN(3) == 0 {
+				mirror.NoteAllocations(releases(ReleaseOf(application, "", si.TerminationType_STOPPED_BY_RM)))
+			} else {
+				mirror.TakeAllocations(&si.AllocationResponse{RejectedAllocations: []*si.RejectedAllocation{{AllocationKey: key}}}, false)
+			}
+		}
+		held, runs := MirrorSize{Nodes: 2, Applications: len(mirror.applications)}, map[string]bool{}
+		for _, each := range mirror.allocations {
+			if each.node == "" {
+				held.Asks++
+			} else {
+				held.Allocations++
+				runs[each.allocation.GetApplicationID()] = true
+			}
+		}
+		if size := mirror.Size(); size != held {
+			t.Fatalf("says %v, holds %v", size, held)
+		}
+		for _, each := range []string{"a", "b", "c"} {
+			if mirror.runsSomething(each) != runs[each] {
+				t.Fatalf("something of %s runs: %v", each, runs[each])
+			}
+		}
+	}
+	for _, application := range []string{"a", "b", "c"} {
+		mirror.forgetApplication(application)
+	}
+	if size := mirror.Size(); size != (MirrorSize{Nodes: 2}) || len(mirror.books) != 0 {
+		t.Fatalf("holds %v and %d books", size, len(mirror.books))
 	}
 }

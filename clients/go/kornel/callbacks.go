@@ -11,7 +11,7 @@ import (
 	"github.com/apache/yunikorn-scheduler-interface/lib/go/si"
 	"google.golang.org/protobuf/proto"
 
-	"kornel/clients/go/kornelv1"
+	"kornel.internal/clients/go/kornelv1"
 )
 
 const (
@@ -47,7 +47,7 @@ type Callbacks struct {
 	PreemptionNotice func(context.Context, *kornelv1.PreemptionNotice) *kornelv1.PreemptionNoticeAnswer
 	// PreemptionWithdrawn receives the parts of earlier notices that are no longer valid. Alone it subscribes to nothing.
 	PreemptionWithdrawn func(context.Context, *kornelv1.PreemptionNoticeWithdrawal)
-	// Timeout is how long the core waits for an answer. Zero: the core's default.
+	// Timeout is how long the core waits for an answer, to the millisecond. Zero: the core's default.
 	Timeout time.Duration
 }
 
@@ -80,7 +80,7 @@ func (c *Callbacks) subscription(rmID string) *kornelv1.Subscription {
 		StateDump:            c.StateDump != nil,
 		PreemptionNotices:    c.PreemptionNotice != nil,
 		AwaitsPlacements:     c.Predicates != nil,
-		TimeoutMs:            c.Timeout.Milliseconds(),
+		TimeoutMs:            countMilliseconds(c.Timeout),
 	}
 }
 

@@ -13,29 +13,23 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/protobuf/proto"
 
-	"kornel/clients/go/kornelv1"
+	"kornel.internal/clients/go/kornelv1"
 )
 
-// A Receiver takes what the core says. Its methods are called one at a time, over all streams. They may call methods of the
-// [Shim]. While one runs, no stream is read.
-type Receiver interface {
-	ReceiveNodes(*si.NodeResponse)
-	ReceiveApplications(*si.ApplicationResponse)
-	ReceiveAllocations(*si.AllocationResponse)
-}
-
-// ShimOptions say what a [Shim] does. Only Receiver is required.
+// ShimOptions say what a [Shim] does. Only Receive is required.
 type ShimOptions struct {
-	Receiver Receiver
+	// Receive takes what the core says, any [Update] but a [StreamReopened]. It is called for one update at a time, over all
+	// streams, and may call methods of the [Shim]. While it runs, no stream is read.
+	Receive func(Update)
 	// Callbacks answer the core's questions. They are attached before anything is reported.
 	Callbacks Callbacks
 	// ReopenOnBreak is for cores whose streams cannot go on exactly where they broke; at others it changes nothing. It has
 	// the shim open broken streams again, and register again only when the core wants it to. What was being written or
-	// delivered at the moment of the break is lost then, and the receiver has to notice that itself. Otherwise the shim
+	// delivered at the moment of the break is lost then, and the program has to notice that itself. Otherwise the shim
 	// registers and reports everything after every break, so that nothing is lost; the conformance kit objects to that (S17).
 	ReopenOnBreak bool
 	// Forgotten is called before everything is reported to a core that has lost its state: releases that the core had asked
-	// for, and that were not confirmed, are void. No method of the receiver runs meanwhile.
+	// for, and that were not confirmed, are void. Receive does not run meanwhile.
 	Forgotten func()
 	// ConfigurationRefused is called when the core refuses a configuration that was set while it could not be reached. The
 	// configuration before it stays in force.
@@ -43,8 +37,8 @@ type ShimOptions struct {
 }
 
 // A Shim keeps one resource manager registered at one core. It remembers what is reported and decided, and reports all of
-// it, in the order of recovery, to a core that has lost its state; what is reported meanwhile follows. The [Receiver] gets
-// only what is new to it.
+// it, in the order of recovery, to a core that has lost its state; what is reported meanwhile follows. [ShimOptions.Receive]
+// gets only what is news.
 //
 // The methods that report something never block and may be called from several goroutines.
 type Shim struct {
@@ -55,7 +49,7 @@ type Shim struct {
 	cancel  context.CancelFunc
 	done    chan struct{}
 
-	// delivery is held while the receiver runs. It is taken before mu.
+	// delivery is held while Receive runs. It is taken before mu.
 	delivery sync.Mutex
 
 	mu           sync.Mutex
@@ -505,9 +499,7 @@ func (s *Shim) replay(ctx context.Context, session *Session) error {
 		close(s.echoed)
 	}
 	s.mu.Unlock()
-	if len(plan.Lost) > 0 {
-		s.options.Receiver.ReceiveAllocations(&si.AllocationResponse{Released: plan.Lost})
-	}
+	s.deliver(AllocationUpdates(&si.AllocationResponse{Released: plan.Lost}))
 	s.delivery.Unlock()
 	if err := s.tell(ctx, session, plan); err != nil {
 		return err
@@ -578,9 +570,7 @@ func (r *shimReceiver) receiveNodes(response *si.NodeResponse) {
 	for _, rejected := range response.GetRejected() {
 		s.logger.Warn("the core refuses a node", "node", rejected.GetNodeID(), "reason", rejected.GetReason())
 	}
-	if news != nil {
-		s.options.Receiver.ReceiveNodes(news)
-	}
+	s.deliver(NodeUpdates(news))
 	s.delivery.Unlock()
 	resolveAll(session, NodeUpdates(response))
 }
@@ -593,9 +583,7 @@ func (r *shimReceiver) receiveApplications(response *si.ApplicationResponse) {
 	s.status.Refused += refused
 	session := s.session
 	s.mu.Unlock()
-	if news != nil {
-		s.options.Receiver.ReceiveApplications(news)
-	}
+	s.deliver(ApplicationUpdates(news))
 	s.delivery.Unlock()
 	resolveAll(session, ApplicationUpdates(response))
 }
@@ -612,8 +600,13 @@ func (r *shimReceiver) receiveAllocations(response *si.AllocationResponse) {
 	for _, rejected := range response.GetRejectedAllocations() {
 		s.logger.Warn("the core refuses an allocation", "key", rejected.GetAllocationKey(), "reason", rejected.GetReason())
 	}
-	if news != nil {
-		s.options.Receiver.ReceiveAllocations(news)
+	s.deliver(AllocationUpdates(news))
+}
+
+// deliver hands updates on. delivery is held.
+func (s *Shim) deliver(updates []Update) {
+	for _, update := range updates {
+		s.options.Receive(update)
 	}
 }
 

@@ -11,7 +11,7 @@
 // 	protoc        (unknown)
 // source: kornel/v1/snapshot.proto
 
-package kornelv1
+package corev1
 
 import (
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"

@@ -13,8 +13,8 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	"kornel/clients/go/fakecore"
-	"kornel/clients/go/kornelv1"
+	"kornel.internal/clients/go/fakecore"
+	"kornel.internal/clients/go/kornelv1"
 )
 
 func attach(t *testing.T, callbacks Callbacks) (*fakecore.Core, *Session) {

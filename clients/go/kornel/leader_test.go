@@ -15,7 +15,7 @@ import (
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 
-	"kornel/clients/go/fakecore"
+	"kornel.internal/clients/go/fakecore"
 )
 
 var both = fakecore.AddressOf(0) + ", " + fakecore.AddressOf(1)
@@ -105,7 +105,7 @@ func TestStreamsGoOnExactlyAtTheNextLeader(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			leader, standby := servePair(t)
 			heard := newRecorder()
-			shim := NewShim(connectTo(t, both, leader, standby), ShimOptions{Receiver: heard, Callbacks: attached})
+			shim := NewShim(connectTo(t, both, leader, standby), ShimOptions{Receive: heard.receive, Callbacks: attached})
 			if err := shim.Start(withDeadline(t), Registration{}); err != nil {
 				t.Fatal(err)
 			}

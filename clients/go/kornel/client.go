@@ -20,7 +20,7 @@ import (
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 
-	"kornel/clients/go/kornelv1"
+	"kornel.internal/clients/go/kornelv1"
 )
 
 const (
@@ -168,7 +168,7 @@ type Registration struct {
 	// ExtraConfig holds the settings outside of the queues.
 	ExtraConfig map[string]string
 	// WaitFor has the registration wait until another program that registered as this manager has had no stream open for this
-	// time, in whole seconds. Zero: the registration takes the place of that program at once.
+	// time, to the millisecond. Zero: the registration takes the place of that program at once.
 	WaitFor time.Duration
 }
 
@@ -188,8 +188,7 @@ func (c *Client) register(ctx context.Context, registration Registration) (strin
 		ExtraConfig: registration.ExtraConfig,
 	}
 	if registration.WaitFor > 0 {
-		seconds := strconv.Itoa(int(registration.WaitFor.Seconds()))
-		ctx = metadata.AppendToOutgoingContext(ctx, leaseKey, "wait="+seconds)
+		ctx = metadata.AppendToOutgoingContext(ctx, leaseKey, fmt.Sprintf("wait=%dms", countMilliseconds(registration.WaitFor)))
 	}
 	for {
 		var header, trailer metadata.MD
@@ -206,6 +205,12 @@ func (c *Client) register(ctx context.Context, registration Registration) (strin
 			return "", err
 		}
 	}
+}
+
+// countMilliseconds returns how many milliseconds a duration has. What is left over counts as one, so that a duration
+// above zero is never sent as none.
+func countMilliseconds(wanted time.Duration) int64 {
+	return (wanted + time.Millisecond - 1).Milliseconds()
 }
 
 // Unregister removes the resource manager and everything it reported from the core (kornel.v1). Streams that are open end.

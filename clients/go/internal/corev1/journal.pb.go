@@ -9,7 +9,7 @@
 // 	protoc        (unknown)
 // source: kornel/v1/journal.proto
 
-package kornelv1
+package corev1
 
 import (
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"

@@ -12,7 +12,7 @@ import (
 	"github.com/apache/yunikorn-scheduler-interface/lib/go/si"
 	"google.golang.org/grpc"
 
-	"kornel/clients/go/fakecore"
+	"kornel.internal/clients/go/fakecore"
 )
 
 // deadline is a limit that only a client or a fake core with a fault reaches, however busy the machine is.

@@ -2,7 +2,9 @@ package kornel
 
 import (
 	"cmp"
+	"container/list"
 	"maps"
+	"math"
 	"slices"
 	"strings"
 
@@ -20,7 +22,16 @@ type Mirror struct {
 	applications map[string]*mirrorApplication
 	allocations  map[string]*mirrorAllocation
 	foreign      map[string]*mirrorAllocation
-	order        uint64
+	// books hold the allocations by application, so that no event looks at those of other applications.
+	books  map[string]*mirrorBook
+	placed int // the number of allocations that have a node
+	order  uint64
+}
+
+// A mirrorBook holds the allocations of one application, in order.
+type mirrorBook struct {
+	entries list.List
+	placed  int // the number of them that have a node
 }
 
 type mirrorNode struct {
@@ -45,6 +56,8 @@ type mirrorAllocation struct {
 	// devices are the tags about devices with which the core announced it: a core that forgot it needs them again.
 	devices map[string]string
 	order   uint64
+	// place is where its book has it; nil for a foreign allocation, which is in no book.
+	place *list.Element
 }
 
 // takeDevices notes the tags about devices in the message with which the core announced the allocation.
@@ -80,6 +93,7 @@ func NewMirror() *Mirror {
 		applications: map[string]*mirrorApplication{},
 		allocations:  map[string]*mirrorAllocation{},
 		foreign:      map[string]*mirrorAllocation{},
+		books:        map[string]*mirrorBook{},
 	}
 }
 
@@ -88,15 +102,10 @@ type MirrorSize struct{ Nodes, Applications, Asks, Allocations, Foreign int }
 
 // Size returns how much the mirror holds.
 func (m *Mirror) Size() MirrorSize {
-	size := MirrorSize{Nodes: len(m.nodes), Applications: len(m.applications), Foreign: len(m.foreign)}
-	for _, each := range m.allocations {
-		if each.node == "" {
-			size.Asks++
-		} else {
-			size.Allocations++
-		}
+	return MirrorSize{
+		Nodes: len(m.nodes), Applications: len(m.applications), Foreign: len(m.foreign),
+		Asks: len(m.allocations) - m.placed, Allocations: m.placed,
 	}
-	return size
 }
 
 func (m *Mirror) nextOrder() uint64 {
@@ -173,19 +182,63 @@ func (m *Mirror) NoteAllocations(request *si.AllocationRequest) {
 }
 
 func (m *Mirror) noteAllocation(allocation *si.Allocation) {
-	books := m.allocations
+	key, node := allocation.GetAllocationKey(), allocation.GetNodeID()
 	if isForeign(allocation) {
-		books = m.foreign
+		known := m.foreign[key]
+		if known == nil {
+			known = &mirrorAllocation{order: m.nextOrder()}
+			m.foreign[key] = known
+		}
+		known.allocation, known.node = allocation, cmp.Or(node, known.node)
+		return
 	}
-	key := allocation.GetAllocationKey()
-	known := books[key]
+	known := m.allocations[key]
+	if known != nil && known.allocation.GetApplicationID() != allocation.GetApplicationID() {
+		m.forgetAllocation(key)
+		known = nil
+	}
 	if known == nil {
-		known = &mirrorAllocation{order: m.nextOrder()}
-		books[key] = known
+		known = &mirrorAllocation{allocation: allocation, order: m.nextOrder()}
+		m.allocations[key] = known
+		application := allocation.GetApplicationID()
+		if m.books[application] == nil {
+			m.books[application] = &mirrorBook{}
+		}
+		known.place = m.books[application].entries.PushBack(known)
 	}
 	known.allocation = allocation
-	if node := allocation.GetNodeID(); node != "" {
-		known.node = node
+	if node != "" {
+		m.setNode(known, node)
+	}
+}
+
+// setNode notes the node of an allocation; empty: its ask is pending.
+func (m *Mirror) setNode(known *mirrorAllocation, node string) {
+	change := 0
+	if node != "" {
+		change++
+	}
+	if known.node != "" {
+		change--
+	}
+	m.placed += change
+	m.books[known.allocation.GetApplicationID()].placed += change
+	known.node = node
+}
+
+// forgetAllocation removes an allocation or ask, if it is known.
+func (m *Mirror) forgetAllocation(key string) {
+	known := m.allocations[key]
+	if known == nil {
+		return
+	}
+	m.setNode(known, "")
+	delete(m.allocations, key)
+	application := known.allocation.GetApplicationID()
+	book := m.books[application]
+	book.entries.Remove(known.place)
+	if book.entries.Len() == 0 {
+		delete(m.books, application)
 	}
 }
 
@@ -199,14 +252,15 @@ func (m *Mirror) noteRelease(release *si.AllocationRelease) {
 	case release.GetTerminationType() == schedulingFailedOnRM:
 		// The container could not be started, so the ask is pending again.
 		if known := m.allocations[key]; known != nil {
-			known.node, known.told, known.devices = "", false, nil
+			m.setNode(known, "")
+			known.told, known.devices = false, nil
 			if known.allocation.GetNodeID() != "" {
 				known.allocation = proto.CloneOf(known.allocation)
 				known.allocation.NodeID = ""
 			}
 		}
 	default:
-		delete(m.allocations, key)
+		m.forgetAllocation(key)
 	}
 }
 
@@ -219,10 +273,21 @@ func (m *Mirror) forgetApplication(id string) {
 }
 
 func (m *Mirror) forgetAllocations(application string) {
-	for key, each := range m.allocations {
-		if each.allocation.GetApplicationID() == application {
-			delete(m.allocations, key)
+	m.forgetBefore(application, math.MaxUint64)
+}
+
+// forgetBefore removes the allocations of an application that were first noted before a point in the order.
+func (m *Mirror) forgetBefore(application string, order uint64) {
+	book := m.books[application]
+	if book == nil {
+		return
+	}
+	for first := book.entries.Front(); first != nil; first = book.entries.Front() {
+		each := first.Value.(*mirrorAllocation)
+		if each.order >= order {
+			return
 		}
+		m.forgetAllocation(each.allocation.GetAllocationKey())
 	}
 }
 
@@ -234,11 +299,7 @@ func (m *Mirror) endApplication(id string) {
 		m.forgetApplication(id)
 		return
 	}
-	for key, each := range m.allocations {
-		if each.allocation.GetApplicationID() == id && each.order < known.again.order {
-			delete(m.allocations, key)
-		}
-	}
+	m.forgetBefore(id, known.again.order)
 	m.applications[id] = known.again
 }
 
@@ -311,12 +372,8 @@ func (m *Mirror) TakeApplications(response *si.ApplicationResponse, replaying bo
 }
 
 func (m *Mirror) runsSomething(application string) bool {
-	for _, each := range m.allocations {
-		if each.node != "" && each.allocation.GetApplicationID() == application {
-			return true
-		}
-	}
-	return false
+	book := m.books[application]
+	return book != nil && book.placed > 0
 }
 
 // TakeAllocations does for allocations what [Mirror.TakeNodes] does for nodes. Confirmations of placements that the shim
@@ -337,7 +394,8 @@ func (m *Mirror) TakeAllocations(response *si.AllocationResponse, replaying bool
 			continue
 		}
 		if known != nil {
-			known.node, known.told = placed.GetNodeID(), true
+			m.setNode(known, placed.GetNodeID())
+			known.told = true
 		}
 		news.New = append(news.New, placed)
 	}
@@ -345,7 +403,7 @@ func (m *Mirror) TakeAllocations(response *si.AllocationResponse, replaying bool
 		known := m.allocations[released.GetAllocationKey()]
 		// An allocation that the shim has to stop is kept until the shim confirms. An ask is removed at once.
 		if known != nil && (known.node == "" || !WantsConfirmation(released.GetTerminationType())) {
-			delete(m.allocations, released.GetAllocationKey())
+			m.forgetAllocation(released.GetAllocationKey())
 		}
 	}
 	for _, rejected := range response.GetRejectedAllocations() {
@@ -358,7 +416,7 @@ func (m *Mirror) TakeAllocations(response *si.AllocationResponse, replaying bool
 				continue
 			}
 		} else {
-			delete(m.allocations, key)
+			m.forgetAllocation(key)
 		}
 		news.RejectedAllocations = append(news.RejectedAllocations, rejected)
 	}
@@ -396,7 +454,7 @@ func (m *Mirror) Replay() *Replay {
 			release.PartitionName = allocation.GetPartitionName()
 			release.Message = "the node was removed"
 			replay.Lost = append(replay.Lost, release)
-			delete(m.allocations, allocation.GetAllocationKey())
+			m.forgetAllocation(allocation.GetAllocationKey())
 		default:
 			busy[allocation.GetApplicationID()] = true
 			if allocation.GetNodeID() != each.node {

@@ -6,7 +6,7 @@
 // 	protoc        (unknown)
 // source: kornel/v1/test_clock.proto
 
-package kornelv1
+package corev1
 
 import (
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"

@@ -16,7 +16,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
 
-	"kornel/clients/go/fakecore"
+	"kornel.internal/clients/go/fakecore"
 )
 
 func TestAnswersToNodesAndApplicationsAreReturned(t *testing.T) {
@@ -227,12 +227,12 @@ func TestRegistrationThatWaitsIsTriedAgainWhileAnotherSessionHoldsTheCore(t *tes
 	core := fakecore.New()
 	core.HoldRegistrations = 2
 	client := connect(t, serveCore(t, core), Options{})
-	session, err := client.Register(withDeadline(t), Registration{WaitFor: 3 * time.Second})
+	session, err := client.Register(withDeadline(t), Registration{WaitFor: 1500 * time.Millisecond})
 	if err != nil {
 		t.Fatal(err)
 	}
 	_ = session.Close(withDeadline(t))
-	if log := core.Log(); !reflect.DeepEqual(log[:3], []string{"held wait=3", "held wait=3", "register rm-1"}) {
+	if log := core.Log(); !reflect.DeepEqual(log[:3], []string{"held wait=1500ms", "held wait=1500ms", "register rm-1"}) {
 		t.Fatalf("%v", log)
 	}
 }

@@ -15,7 +15,7 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
-	"kornel/clients/go/fakecore"
+	"kornel.internal/clients/go/fakecore"
 )
 
 var killed = status.Error(codes.Unavailable, "killed")
@@ -131,7 +131,7 @@ func TestShimWaitsForACoreThatGoesOnExactly(t *testing.T) {
 	core := serveCore(t, newResumingCore())
 	heard := newRecorder()
 	client := connect(t, core, Options{ReconnectTimeout: 50 * time.Millisecond})
-	shim := NewShim(client, ShimOptions{Receiver: heard})
+	shim := NewShim(client, ShimOptions{Receive: heard.receive})
 	if err := shim.Start(withDeadline(t), Registration{}); err != nil {
 		t.Fatal(err)
 	}
@@ -188,7 +188,7 @@ func TestShimIsLiveAgainAfterAStreamThatCouldNotBeOpened(t *testing.T) {
 		}
 		return open(ctx, description, connection, method, options...)
 	})
-	shim := NewShim(connect(t, core, Options{DialOptions: []grpc.DialOption{core.Dialer(), fail}}), ShimOptions{Receiver: newRecorder()})
+	shim := NewShim(connect(t, core, Options{DialOptions: []grpc.DialOption{core.Dialer(), fail}}), ShimOptions{Receive: newRecorder().receive})
 	if err := shim.Start(withDeadline(t), Registration{}); err != nil {
 		t.Fatal(err)
 	}

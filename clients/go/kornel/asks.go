@@ -25,6 +25,9 @@ func (a Amounts) Resource() *si.Resource {
 // TagDependsOnPlacements, with the value true, is the tag of an ask whose nodes depend on where other asks are placed.
 const TagDependsOnPlacements = "kornel.dependsOnPlacements"
 
+// TagRequiredNode is the tag of an ask that runs on the node that it names, or not at all.
+const TagRequiredNode = common.DomainYuniKorn + common.KeyRequiredNode
+
 // Tags of an ask that say where in the topology of the partition its task group is to run.
 const (
 	TagTopologyRequired  = "kornel.topology.required"
@@ -154,6 +157,8 @@ type Ask struct {
 	// DependsOnPlacements says that the nodes on which this ask may run depend on where others are placed. The core asks about
 	// such asks one at a time, and waits for [Session.Acknowledge] in between.
 	DependsOnPlacements bool
+	// RequiredNode is the one node on which the ask may run; empty: the core finds one.
+	RequiredNode string
 	// Topology says where the task group of the ask is to run; nil: anywhere.
 	Topology *Topology
 	// Devices are what the ask requests of the devices of its node; nil: none.
@@ -176,6 +181,9 @@ func (a Ask) Allocation() *si.Allocation {
 	}
 	if a.DependsOnPlacements {
 		tags[TagDependsOnPlacements] = "true"
+	}
+	if a.RequiredNode != "" {
+		tags[TagRequiredNode] = a.RequiredNode
 	}
 	if a.Topology != nil {
 		a.Topology.addTo(tags)

@@ -13,11 +13,11 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	"kornel/clients/go/fakecore"
-	"kornel/clients/go/kornelv1"
+	"kornel.internal/clients/go/fakecore"
+	"kornel.internal/clients/go/kornelv1"
 )
 
-// A recorder is a receiver that records what it receives.
+// A recorder writes down what it receives.
 type recorder struct {
 	mu      sync.Mutex
 	heard   []string
@@ -28,7 +28,7 @@ type recorder struct {
 
 func newRecorder() *recorder { return &recorder{changed: make(chan struct{})} }
 
-func (r *recorder) write(updates []Update) {
+func (r *recorder) receive(update Update) {
 	r.mu.Lock()
 	r.overlap = r.overlap || r.busy
 	r.busy = true
@@ -37,36 +37,26 @@ func (r *recorder) write(updates []Update) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.busy = false
-	for _, update := range updates {
-		switch update := update.(type) {
-		case NodeAccepted:
-			r.heard = append(r.heard, "node "+update.NodeID)
-		case NodeRejected:
-			r.heard = append(r.heard, "no node "+update.NodeID)
-		case ApplicationAccepted:
-			r.heard = append(r.heard, "application "+update.ApplicationID)
-		case ApplicationRejected:
-			r.heard = append(r.heard, "no application "+update.ApplicationID)
-		case ApplicationUpdated:
-			r.heard = append(r.heard, update.ApplicationID+" "+update.State)
-		case Allocated:
-			r.heard = append(r.heard, update.Key+" on "+update.NodeID)
-		case Released:
-			r.heard = append(r.heard, fmt.Sprintf("%s released %s", update.Key, update.Termination))
-		case AskRejected:
-			r.heard = append(r.heard, "no "+update.Key)
-		}
+	switch update := update.(type) {
+	case NodeAccepted:
+		r.heard = append(r.heard, "node "+update.NodeID)
+	case NodeRejected:
+		r.heard = append(r.heard, "no node "+update.NodeID)
+	case ApplicationAccepted:
+		r.heard = append(r.heard, "application "+update.ApplicationID)
+	case ApplicationRejected:
+		r.heard = append(r.heard, "no application "+update.ApplicationID)
+	case ApplicationUpdated:
+		r.heard = append(r.heard, update.ApplicationID+" "+update.State)
+	case Allocated:
+		r.heard = append(r.heard, update.Key+" on "+update.NodeID)
+	case Released:
+		r.heard = append(r.heard, fmt.Sprintf("%s released %s", update.Key, update.Termination))
+	case AskRejected:
+		r.heard = append(r.heard, "no "+update.Key)
 	}
 	close(r.changed)
 	r.changed = make(chan struct{})
-}
-
-func (r *recorder) ReceiveNodes(response *si.NodeResponse) { r.write(NodeUpdates(response)) }
-func (r *recorder) ReceiveApplications(response *si.ApplicationResponse) {
-	r.write(ApplicationUpdates(response))
-}
-func (r *recorder) ReceiveAllocations(response *si.AllocationResponse) {
-	r.write(AllocationUpdates(response))
 }
 
 func (r *recorder) all() []string {
@@ -102,7 +92,7 @@ func (r *recorder) waitFor(t *testing.T, entries ...string) {
 func startShim(t *testing.T, core *fakecore.Core, options ShimOptions, registration Registration) (*Shim, *recorder) {
 	t.Helper()
 	heard := newRecorder()
-	options.Receiver = heard
+	options.Receive = heard.receive
 	shim := NewShim(connect(t, core, Options{}), options)
 	if err := shim.Start(withDeadline(t), registration); err != nil {
 		t.Fatal(err)
@@ -187,7 +177,7 @@ func TestCoreThatForgotIsToldEverythingInTheOrderOfRecovery(t *testing.T) {
 				t.Fatalf("heard again: %v", news)
 			}
 			if heard.overlap {
-				t.Fatal("two methods of the receiver ran at once")
+				t.Fatal("two updates were handed on at once")
 			}
 		})
 	}
@@ -335,7 +325,7 @@ func TestStartReturnsWhatIsWrongWithTheConfiguration(t *testing.T) {
 	core := fakecore.New()
 	core.RefuseConfig = refuseBad
 	serveCore(t, core)
-	shim := NewShim(connect(t, core, Options{}), ShimOptions{Receiver: newRecorder()})
+	shim := NewShim(connect(t, core, Options{}), ShimOptions{Receive: newRecorder().receive})
 	if err := shim.Start(withDeadline(t), Registration{Config: "bad"}); !isRefusal(err, codes.InvalidArgument) {
 		t.Fatalf("started with %v", err)
 	}

@@ -1,0 +1,1 @@
+"""Tests of stubs in other languages, which need their tools: ``make test-stubs``."""
