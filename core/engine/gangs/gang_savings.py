@@ -87,10 +87,10 @@ def find_saved_places(
     if isinstance(groups, str):
         return None
     sites = _Sites(state, least, without)
-    for group in groups if topology is not None else ():
-        for asks, domains in group.divide_asks(topology):
-            if not sites.take_best(asks, domains):
-                return None
+    if topology is not None:
+        slices = [one for group in groups for one in group.divide_asks(topology)]
+        if not all(sites.take_best(asks, domains) for asks, domains in slices):
+            return None
     bound = {ask for group in groups for ask in group.asks}
     return sites.found if sites.take_all([ask for ask in members if ask not in bound]) else None
 
@@ -157,7 +157,7 @@ class _Sites:
         """Returns the sum, over the types, of the part of what is taken that is not free now."""
         by_type = zip(*[site.count_missing() for site in self._sites.values()], strict=True)
         sums = [[sum(amounts) for amounts in zip(*counted, strict=True)] for counted in by_type]
-        return sum(missing / wanted for missing, wanted in sums if wanted)
+        return sum([missing / wanted for missing, wanted in sums if wanted], 0.0)
 
 
 class _Site:
