@@ -90,7 +90,7 @@ soak: venv ## do a million random steps and check each (STEPS=, SEED=); failures
 	$(BIN)/python -m tests.properties.machine --steps $(STEPS) --seed $(SEED)
 
 # It needs Go, whose tests say so and are skipped where it is missing.
-test-go: venv ## test what is written in Go: its tests, its stubs, and its example against the kit; two minutes cold
+test-go: venv ## test what is written in Go: its tests, its stubs, and its example against the kit; five minutes cold
 	$(BIN)/python -m pytest $(OPTIONS) tests/go
 
 test-stubs: venv ## follow the page for shims in Java and TypeScript, up to the kit (skips what has no tools here)

@@ -8,9 +8,9 @@ from typing import Any, Final
 
 from docs.site.markdown import cell, escaped, table
 from kornel import __version__
-from kornel.core.rest.http.access import Proofs
 from kornel.core.rest.application import all_rows
 from kornel.core.rest.documents.openapi import openapi_document
+from kornel.core.rest.http.access import Proofs
 
 _REFERENCE: Final = "#/components/schemas/"
 _EVERYWHERE: Final = {"401", "403", "405", "429", "500"}
