@@ -16,6 +16,7 @@ import typer
 
 from kornel.shim_local.amounts import parse_bytes, parse_cores, parse_duration, parse_indexes
 from kornel.shim_local.jobs.spec import BadSpec, JobSpec
+from kornel.shim_local.jobs.task import split_name
 from kornel.shim_local.script_options import BadScript, read_options
 
 LONGEST_NAME: Final = 255
@@ -109,10 +110,10 @@ def _parse_jobs(option: str, texts: list[str] | None) -> tuple[int | str, ...]:
     found: list[int | str] = []
     for text in texts or ():
         for name in text.split(","):
-            number, dot, index = name.partition(".")
-            if not name.isascii() or not number.isdigit() or (dot and not index.isdigit()):
+            parts = split_name(name)
+            if not parts:
                 raise BadSpec(f"{option} {text!r} is not a job; write its number, or 19.3 for a task of an array")
-            found.append(name if dot else int(number))
+            found.append(".".join(map(str, parts)) if len(parts) > 1 else parts[0])
     return tuple(found)
 
 

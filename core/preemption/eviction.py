@@ -279,6 +279,8 @@ def end_excess_claims(state: PartitionState, node: Node, now_ns: int, *, pauses:
         if not holders:
             return
         ask = holders[-1].ask
+        if pauses and state.recording:
+            state.events.freed_room_taken(holders[-1])
         waits = pauses and node.could_hold_shape(ask.shape)
         rearm_ask(state, ask, max(now_ns, ask.rearm_ns or now_ns + _rearm_delay(ask)) if waits else now_ns)
 

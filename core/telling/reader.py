@@ -25,7 +25,7 @@ from kornel.core.telling.applications.application_views import (
     ApplicationView,
     ApplicationViews,
 )
-from kornel.core.telling.claims.claim_views import ClaimView, claim_views
+from kornel.core.telling.claims.claim_views import ClaimView, claim_views, find_losers
 from kornel.core.telling.configuration.configuration_preview import ConfigurationPreview
 from kornel.core.telling.configuration.partition_moment import moment_of
 from kornel.core.telling.configuration.placement_answer import PlacementAnswer, find_placement
@@ -375,6 +375,11 @@ class PartitionReader:
     def claims(self) -> Iterator[ClaimView]:
         """Shows the room that is kept for asks which are not placed yet, by the key of the ask."""
         return claim_views(self._state, self._now_ns)
+
+    def losers(self) -> list[tuple[str, int]]:
+        """Returns the asks that lose again and again the room for which others leave, by key, and how often they have;
+        see :func:`find_losers`."""
+        return find_losers(self._state)
 
     def applications(self) -> Iterator[ApplicationView]:
         """Shows all live applications by ID."""

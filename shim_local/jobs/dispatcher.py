@@ -19,7 +19,7 @@ from typing import Any, Final, Protocol
 from kornel.shim_local.jobs.outcome import CANCEL, PREEMPT, REFUSED, judge_end
 from kornel.shim_local.jobs.spec import JobSpec
 from kornel.shim_local.jobs.store import JobStore, StoreUnwritable
-from kornel.shim_local.jobs.task import SINGLE, Job, Task, TaskState
+from kornel.shim_local.jobs.task import SINGLE, Job, Task, TaskState, split_name
 
 WRITE_AGAIN_S: Final = 1.0
 STOPPED: Final = 1
@@ -140,15 +140,15 @@ class Dispatcher:
 
     def find_tasks(self, name: str) -> tuple[Job, list[Task]]:
         """Returns the job *name* and its tasks: all tasks for ``17``, one task for ``17.3``. Raises Refused."""
-        number, dot, index = name.partition(".")
-        if not (number.isascii() and number.isdigit() and len(number) <= 15 and (not dot or index.isdigit())):
+        parts = split_name(name)
+        if not parts:
             raise Refused(f"{name!r} is not a job; write its number, such as 17, or 17.3 for one task of an array")
-        job = self.find_job(int(number))
-        if not dot:
+        job = self.find_job(parts[0])
+        if len(parts) == 1:
             return job, [job.tasks[each] for each in sorted(job.tasks)]
-        task = job.tasks.get(int(index))
+        task = job.tasks.get(parts[1])
         if task is None or task.index == SINGLE:
-            raise Refused(f"job {number} has no task {name}")
+            raise Refused(f"job {job.id} has no task {name}")
         return job, [task]
 
     def hold(self, job: Job) -> bool:

@@ -10,6 +10,15 @@ from kornel.shim_local.jobs.spec import JobSpec
 
 SINGLE: Final = -1
 """The index of the only task of a job that is no array."""
+_MOST_DIGITS: Final = 15
+
+
+def split_name(name: str) -> tuple[int, ...]:
+    """Returns the number of the job, and of a task its index too, that people call *name*: ``17``, or ``17.3``; nothing
+    if it is no such name."""
+    parts = name.split(".")
+    well = len(parts) <= 2 and all(part.isascii() and part.isdigit() and len(part) <= _MOST_DIGITS for part in parts)
+    return tuple(map(int, parts)) if well else ()
 
 
 class TaskState(StrEnum):

@@ -198,7 +198,7 @@ async def test_who_waits_longest_is_listed_with_the_first_obstacle(core: Core) -
     assert "node-full n1" in row, plain
     assert not others, plain
     assert "root.a" in (await kornel(core, "waits", "--by", "queue")).output.splitlines()[1]
-    (summary,) = json.loads((await kornel(core, "waits", "--json")).output)["applications"]
+    (summary,) = json.loads((await kornel(core, "waits", "--json")).output)["waits"]
     assert int(summary["oldest_ask_ns"]) > 0
     assert (await kornel(core, "waits", "--by", "rack")).exit_code == 2
     assert (await kornel(core, "waits", "--queue", "root.v")).output == "nobody waits\n"

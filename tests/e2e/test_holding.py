@@ -460,6 +460,20 @@ async def test_a_rack_is_drained_by_its_name(monkeypatch: pytest.MonkeyPatch) ->
             assert (await asyncio.to_thread(run, app, ["drain", "node", "--where", *nowhere])).exit_code == 1
 
 
+async def test_nodes_are_drained_whose_names_are_longer_than_a_request() -> None:
+    """All together: it is asked about them in several calls."""
+    async with rest_cluster() as cluster:
+        await cluster.register(CONFIG)
+        names = [f"{number}{'n' * 1_000}" for number in range(10)]
+        for name in names:
+            await cluster.node(name, {"disk": "d0"}, vcore=1)
+        assert "nothing runs there any more" in await said(
+            cluster.core, "drain", "node", "--where", "disk=d0", "--wait"
+        )
+        listed = (await said(cluster.core, "drain", "list")).splitlines()[1:]
+        assert [(line.split()[0], line.split()[-1]) for line in listed] == [(name, "0") for name in names]
+
+
 async def test_a_rack_is_that_of_its_zone() -> None:
     """It is named as `kornel nodes --by rack` prints it; a name that several have is refused."""
     async with rest_cluster() as cluster:

@@ -37,7 +37,9 @@ from tests.unit.journal.made import decide, open_journal
 BAD = "\x1b[2J\x1b]0;owned\x07\x9b31m\u202egnp\u2066\u200b\u3164\x7f\r\nFORGED line \t\x00\x85\u2028[red]x[/]"
 """Sequences for the terminal, bells, C1, overrides of direction, what shows nothing, and lines to forge."""
 NODE, FILLER, STARVED, WANTED, KEY = (name + BAD for name in ("node", "filler", "starved", "wanted", "key"))
-TYPE, GROUP, MANAGER = "type" + BAD, "group" + BAD, "rm" + BAD
+TYPE, GROUP = "type" + BAD, "group" + BAD
+MANAGER = "rm {red}x{/}"
+"""No rmID may have worse."""
 
 CONFIG = r"""
 partitions:
@@ -56,7 +58,7 @@ partitions:
           - name: a
             resources: {guaranteed: {vcore: 5}}
           - name: b
-  - name: "p\e[31m\u202E\nFORGED"
+  - name: "p {red}x"
     queues: [{name: root, submitacl: "*"}]
 """
 OTHER = CONFIG.replace("vcore: 5", r'vcore: 4, "t\e[31m\nFORGED": 3') + "# \u202e\n"

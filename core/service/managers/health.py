@@ -46,7 +46,7 @@ _CHECKS: Final = (
     ("Orphan allocation on node check", "allocations on nodes belong to applications that know them"),
     ("Orphan allocation on app check", "allocations of applications are on nodes that have them"),
     ("Resource manager check", "the registered resource manager has a stream open"),
-    (CLAIM_CHECK, "claims that have made no progress for ten minutes"),
+    (CLAIM_CHECK, "claims without progress for ten minutes, and asks that lost three times what others left for them"),
 )
 """The names of the checks, in the order that clients expect; the last two are Kornel's own."""
 
@@ -205,6 +205,8 @@ async def _find_failures(views: PartitionReader, found: dict[int, list[str]]) ->
             found.setdefault(_CLAIMS, []).append(f"{claim.key} on {claim.where} ({claim.reason})")
         if looked % AT_ONCE == 0:
             await asyncio.sleep(0)
+    lost = (f"{key} (what others left for it was lost {times} times)" for key, times in views.losers())
+    found.setdefault(_CLAIMS, []).extend(lost)
 
 
 def _describe_reserved(partition: PartitionView) -> str:

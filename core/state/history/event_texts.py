@@ -6,10 +6,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Final
 
-from kornel.shared.readable_amounts import format_quantities
+from kornel.shared.readable_amounts import format_count, format_quantities
 
 if TYPE_CHECKING:
-    from kornel.core.model.allocations import Allocation
+    from kornel.core.model.allocations import Allocation, Reservation
     from kornel.core.model.queues import Queue
     from kornel.core.model.shapes import Pairs, ResourceTypes, Vector
     from kornel.core.model.task_groups import GroupMembers
@@ -70,6 +70,16 @@ def describe_refusals(reasons: Iterable[str]) -> str:
     nodes = "1 node" if sum(counts.values()) == 1 else f"{sum(counts.values())} nodes"
     listed = "; ".join(f"{reason} ({count}x)" for reason, count in sorted(counts.items()))
     return f"The resource manager refused {nodes}: {listed}"
+
+
+def describe_taken_room(claim: Reservation) -> str:
+    """Returns the text that others have taken the room that *claim* holds, and how often that has happened to its
+    ask."""
+    node = claim.node
+    came = sum(load.since_ns >= claim.made_ns for load in node.foreign_loads.values())
+    who = f"{format_count(came, 'foreign pod')} that came there since" if came else "others"
+    times = format_count(claim.ask.rearms + 1, "time")
+    return f"Room that preemption made on node {node.node_id} was taken by {who}; that has happened {times}"
 
 
 def describe_excess(types: ResourceTypes, queue: Queue) -> str:

@@ -23,7 +23,7 @@ from kornel.shared.readable_amounts import format_count
 
 if TYPE_CHECKING:
     from kornel.core.domain.commands import ApplicationSpec
-    from kornel.core.model.allocations import Allocation
+    from kornel.core.model.allocations import Allocation, Reservation
     from kornel.core.model.applications import Application
     from kornel.core.model.nodes import Node
     from kornel.core.model.not_placed import NotPlaced
@@ -127,6 +127,10 @@ class Recorder:
         recorded.no_victim_ns = now_ns
         amounts = ask.shape.write_amounts()
         self._record_about(ask, f"No victim makes room for {amounts} on required node {ask.spec.required_node}")
+
+    def freed_room_taken(self, claim: Reservation) -> None:
+        """Records that others have taken the room for which somebody had to leave; *claim* is what ends with it."""
+        self._record_about(claim.ask, event_texts.describe_taken_room(claim))
 
     def preemption_bounded(self, ask: Allocation, detail: str) -> None:
         """Records that a bound on victims, or on what one interval may take, keeps preemption from making room for

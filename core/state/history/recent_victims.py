@@ -34,6 +34,10 @@ class RecentVictims:
         while len(victims) > KEPT:
             victims.popitem(last=False)
 
+    def list_preemptors(self) -> set[str]:
+        """Returns the keys of the asks for which they were chosen."""
+        return {found.decided.key for found in self._victims.values()}
+
     def find_victim(self, key: str) -> RecentVictim | None:
         """Returns the record of the victim with *key*; ``None``: it was not a victim, or too long ago."""
         return self._victims.get(key)

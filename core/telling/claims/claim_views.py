@@ -20,6 +20,9 @@ from kornel.shared.readable_amounts import format_count
 STALLED_NS: Final = 600 * 10**9
 """The time without progress after which a claim is reported as stalled."""
 
+OFTEN: Final = 3
+"""The number of times that an ask loses the room for which others left before that is reported."""
+
 
 class ClaimKind(StrEnum):
     """Says whether somebody left or leaves for a claim, or the shim is being asked about it (firm), or it collects what
@@ -113,6 +116,13 @@ def claim_views(state: PartitionState, now_ns: int) -> Iterator[ClaimView]:
     waiters |= {claim.ask.key: claim.ask for claim in state.reserving.at_limits}
     for key in sorted(waiters):
         yield from sorted(_show_all(state, waiters[key], now_ns), key=_sort_key)
+
+
+def find_losers(state: PartitionState) -> list[tuple[str, int]]:
+    """Returns the keys of the asks that wait although somebody left for them lately, and that have lost the room
+    :data:`OFTEN` times or more, each with the number of times; by key."""
+    found = (state.requests.get(key) for key in sorted(state.recent_victims.list_preemptors()))
+    return [(ask.spec.key, ask.rearms) for ask in found if ask is not None and ask.pending and ask.rearms >= OFTEN]
 
 
 class ClaimProgress(NamedTuple):

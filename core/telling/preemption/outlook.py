@@ -95,7 +95,10 @@ def find_outlook(
             leaving += f", for {format_count(len(hold.members), 'member')} of its gang that hold their places"
             leaving += f" by plan {hold.number}" if hold.number else ""
         detail = leaving if waits_for else _describe_freed_room(ask)
-        return PreemptionOutlook(verdict.UNDER_WAY, "", Outcome.TRIGGERED, detail, ask.rearm_ns or None, node_id, left)
+        under_way = PreemptionOutlook(
+            verdict.UNDER_WAY, "", Outcome.TRIGGERED, detail, ask.rearm_ns or None, node_id, left
+        )
+        return _add_history(state, ask, under_way)
     if limited is not None and not limited.preemption_may_help:
         what = f"{limited.account}" if limited.account is not None else f"{limited.queue}"
         return PreemptionOutlook(
@@ -125,7 +128,7 @@ def _ask_kinds(state: PartitionState, ask: Allocation, asked: Circumstances) -> 
             continue
         found = _only_watched(state, kind, _in_words(kind, found))
         if found.verdict not in _NO_HELP:
-            return found
+            return _add_history(state, ask, found)
         refused = refused or found
     return _add_history(state, ask, refused or _NO_KIND)
 
@@ -135,10 +138,7 @@ def _describe_freed_room(ask: Allocation) -> str:
     claim = ask.reservation
     if claim is None or claim.node.fits_holder(claim):
         return "its victims are gone, and it is about to be placed"
-    others = sum(load.since_ns >= claim.made_ns for load in claim.node.foreign_loads.values())
-    who = f"{format_count(others, 'foreign pod')} that came there since" if others else "others"
-    times = f"; this has happened {ask.rearms + 1} times" if ask.rearms else ""
-    return f"its victims are gone, and what they left on {claim.node.node_id} was taken by {who}{times}"
+    return f"its victims are gone, and what they left on {claim.node.node_id} was taken by others"
 
 
 def _add_history(state: PartitionState, ask: Allocation, found: PreemptionOutlook) -> PreemptionOutlook:

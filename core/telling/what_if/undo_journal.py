@@ -25,7 +25,7 @@ from kornel.core.model.devices import Device, NodeDevices
 from kornel.core.model.orders.group_order import GroupOrder
 from kornel.core.model.orders.keyed_heap import KeyedHeap
 from kornel.core.model.orders.node_order import NodeGroup, NodeOrder
-from kornel.core.model.orders.waiting_rooms import Branch, WaitingRoom
+from kornel.core.model.orders.waiting_rooms import Branch, ClassedLine, WaitingRoom
 from kornel.core.model.queues import Queue
 from kornel.core.model.task_groups import GroupMembers, TaskGroup
 from kornel.core.preemption.registry import KINDS
@@ -37,8 +37,8 @@ from kornel.core.state.records.reserving_record import ReservingRecord
 
 PARTS: Final = frozenset(
     {
-        Branch, Callbacks, ClaimClock, Claims, Device, Enforcement, GangHold, GangRecord, GangRoom, GovernorBooks,
-        GroupMembers, GroupOrder, KeyedHeap, LimitClaim, NodeDevices, NodeGroup, NodeOrder,
+        Branch, Callbacks, ClaimClock, Claims, ClassedLine, Device, Enforcement, GangHold, GangRecord, GangRoom,
+        GovernorBooks, GroupMembers, GroupOrder, KeyedHeap, LimitClaim, NodeDevices, NodeGroup, NodeOrder,
         ReservingRecord, TaskGroup, Vetting, WaitingRoom, Window,
         *(record for kind in KINDS for record in kind.records),
     }

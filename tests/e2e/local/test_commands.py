@@ -201,7 +201,7 @@ def test_jobs_are_held_changed_and_released(local: Local) -> None:
     blocker = submit(local, "--vcore", "4", "--", "sleep", "1000")
     local.wait_for_state(blocker, "running")
     array = submit(local, "--array", "1-2", "--vcore", "2", "--", "true")
-    after = submit(local, "--after", f"{array}.2", "--", "true")
+    after = submit(local, "--after", f"0{array}.02", "--", "true")
     assert run(local, "hold", array).stdout == "1 job is held\n"
     assert "until it is released" in run(local, "ps", "-t").stdout
     assert run(local, "change", array, "--priority", "9", "--mem", "1Mi").stdout == "1 job is changed\n"
@@ -211,6 +211,8 @@ def test_jobs_are_held_changed_and_released(local: Local) -> None:
         (("change", array), 2, "there is nothing to change"),
         (("change", array, "--mem", "4000"), 2, "4000"),
         (("change", blocker, "--vcore", "1"), 1, "runs, and can no longer be changed"),
+        (("submit", "--after", f"{array}.", "true"), 2, "is not a job"),
+        (("show", f"{array}.²"), 1, "is not a job"),
         (("hold", f"{array}.1"), 1, "is held or changed as a whole"),
         (("submit", "--after", f"{array}.7", "true"), 1, f"has no task {array}.7"),
     ):

@@ -130,6 +130,23 @@ async def test_a_claim_below_a_limit_without_progress(site: Site) -> None:
     assert site.keeper.report.checks[10].diagnosis == "big on queue root.q (age)"
 
 
+async def test_an_ask_that_loses_freed_room_again_and_again(site: Site) -> None:
+    """A foreign pod is on each node before the ask for which a task has left there."""
+    site.stage.play(["queue root.v", "queue root.q guaranteed={f=4} preemption.delay=1s", "update-config"])
+    for number in range(4):
+        site.stage.play([f"node m{number} f=4", f"run v{number} queue=root.v node=m{number} f=4"])
+    site.stage.play(["ask loser queue=root.q f=4 other=yes", "cycle at=2s"])
+    for number, until in enumerate(("20s", "1m", "3m")):
+        assert await site.failed() == []
+        leaves = f"release v{number} app=v type=PREEMPTED_BY_SCHEDULER"
+        site.stage.play([leaves, f"+ foreign x{number} node=m{number} f=4", f"cycles until={until} every=1s"])
+    assert await site.failed() == [10]
+    assert site.keeper.report is not None
+    assert site.keeper.report.checks[10].diagnosis == "loser (what others left for it was lost 3 times)"
+    site.stage.play(["release loser app=q"])
+    assert await site.failed() == []
+
+
 async def test_others_have_their_turn_while_many_claims_are_looked_at(site: Site) -> None:
     async def count_turns() -> int:
         checking, turns = asyncio.ensure_future(site.keeper.check()), 0

@@ -185,17 +185,20 @@ def test_a_parent_is_short_of_what_a_smaller_guarantee_keeps_from_it() -> None:
     )
 
 
-def test_freed_room_that_others_took_is_named() -> None:
-    """A foreign pod comes to the node when the victim has left."""
+def test_freed_room_that_others_took_is_counted() -> None:
+    """A foreign pod comes to the node when the victim has left, so the ask looks elsewhere (F9 j of what users
+    report)."""
     stage = played("queue root.v", "queue root.a guaranteed={f=4} preemption.delay=1s", *FULL)
     stage.play(["ask k queue=root.a f=4 other=yes", "cycle at=2s"])
     stage.play(["release v app=v type=PREEMPTED_BY_SCHEDULER", "+ foreign x node=n1 f=4", "cycle"])
     outlook = explained(stage, "k").preemption
     assert outlook is not None
-    assert outlook.detail == (
-        "its victims are gone, and what they left on n1 was taken by 1 foreign pod that came there since"
-    )
+    assert outlook.detail == "below root: none; room that was freed for it was lost 1 time"
+    stage.play(["node n2 f=4", "run w queue=root.v node=n2 f=4"])
+    outlook = explained(stage, "k").preemption
+    assert outlook is not None
+    assert outlook.detail == "needs f=4 on the node, fence root; room that was freed for it was lost 1 time"
     stage.play(["cycle at=30s"])
     outlook = explained(stage, "k").preemption
     assert outlook is not None
-    assert outlook.detail.endswith("room that was freed for it was lost 1 time")
+    assert outlook.detail == "1 victim is still to leave; room that was freed for it was lost 1 time"
