@@ -111,7 +111,7 @@ def manager_name_flaw(what: str, name: str) -> str:
     """
     strange = next((each for each in name if each in "[]" or each == NO_CHARACTER or not each.isprintable()), "")
     if strange:
-        return f"{what} has the character {strange!r}; it may have any that can be seen, but no brackets"
+        return f"{what} has the character {strange!r}; it may have any that can be seen but brackets and U+FFFD"
     return f"{what} begins or ends with a blank" if name.strip() != name else ""
 
 

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from kornel.core.journal.content.records import Block
-from kornel.core.journal.database.files import check_regular
+from kornel.core.journal.database.files import check_regular, sync_directory
 
 _MAGIC: Final = b"kornelE1"
 _SLOT: Final = struct.Struct("<8s8qi")
@@ -28,6 +28,7 @@ SLOT_BYTES: Final = 32 * 1024
 """The room of a slot. Larger blocks are not kept in it; their marker is written after them."""
 
 _NO_PAYLOAD: Final = -1
+_SUFFIX: Final = ".end"
 
 
 class MarkerDamaged(Exception):
@@ -53,7 +54,8 @@ class EndMarker:
         self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         # A slot that is filled already is written faster: the size of the file does not change.
         if os.fstat(self._file).st_size < 2 * SLOT_BYTES:
-            os.pwrite(self._file, bytes(2 * SLOT_BYTES), 0)
+            self._write_all(bytes(2 * SLOT_BYTES), 0)
+            sync_directory(path.parent)
         self._slots: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
         self._written: queue.SimpleQueue[OSError | None] = queue.SimpleQueue()
         threading.Thread(target=self._write_slots, name="end marker", daemon=True).start()
@@ -99,9 +101,20 @@ class EndMarker:
 
     def _write_slot(self, slot: bytes) -> None:
         self._number += 1
-        os.pwrite(self._file, slot, self._number % 2 * SLOT_BYTES)
+        self._write_all(slot, self._number % 2 * SLOT_BYTES)
         if self._durable:
             os.fdatasync(self._file)
+
+    def _write_all(self, data: bytes, at: int) -> None:
+        # A disk that is nearly full takes a part, and says so with the next one only.
+        while data:
+            written = os.pwrite(self._file, data, at)
+            data, at = data[written:], at + written
+
+
+def name_marker(journal: Path) -> Path:
+    """Returns the path of the end marker of *journal*."""
+    return journal.with_name(journal.name + _SUFFIX)
 
 
 def read_marker(path: Path) -> Marked | None:

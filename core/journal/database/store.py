@@ -19,8 +19,8 @@ from sqlalchemy.pool import PoolProxiedConnection
 
 from kornel.core.archive.database import connect, reason_of, upgrade_tables
 from kornel.core.journal.content.records import Block
-from kornel.core.journal.database.end_marker import EndMarker, Marked, MarkerDamaged, read_marker
-from kornel.core.journal.database.files import check_regular, check_tables
+from kornel.core.journal.database.end_marker import EndMarker, Marked, MarkerDamaged, name_marker, read_marker
+from kornel.core.journal.database.files import check_regular, check_tables, lock_byte
 from kornel.core.journal.database.tables import BLOCKS, LEASE
 
 RowT = TypeVar("RowT", bound=Sequence[Any])
@@ -36,10 +36,9 @@ FETCHED_BYTES: Final = 64 * 2**20
 PRUNED_AT_ONCE: Final = 200
 
 ABOUT_LOSS: Final = (
-    "with --journal-accept-loss a core goes on with what is there, and shims that were told more register again"
+    "with --journal-accept-loss a core goes on with what is there; shims that do not say what they have received have"
+    " to register again then"
 )
-
-_MARKER: Final = ".end"
 
 _MIGRATIONS: Final = Path(__file__).parent / "migrations"
 _MIGRATION_LOCK: Final = 0x6B6F726E656D  # any number that nothing else uses
@@ -138,8 +137,9 @@ class JournalStore:
         return lost
 
     def _check_files(self) -> None:
-        for suffix in ("", "-wal", "-shm", "-journal", ".lock", _MARKER):
+        for suffix in ("", "-wal", "-shm", "-journal", ".lock"):
             check_regular(self._path.with_name(self._path.name + suffix))
+        check_regular(name_marker(self._path))
 
     def _prepare_file(self) -> None:
         path = self._path
@@ -147,17 +147,22 @@ class JournalStore:
         self._check_files()
         # Cores that come by the same name meet at the first lock, those that come by a hard link at the second. The
         # second one is no lock of SQLite's, which the process would lose with any other descriptor that it closes.
-        for locked in (path.with_name(f"{path.name}.lock"), path):
+        for locked, lock in ((path.with_name(f"{path.name}.lock"), _lock_file), (path, lock_byte)):
             # It contains configurations and names of users, which other users must not read.
             held = os.open(locked, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
             self._locks.append(held)
             try:
-                fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                lock(held)
             except BlockingIOError:
                 raise StoreTaken(f"another core writes {path}") from None
 
     def _read_marker(self) -> Marked | None:
-        return read_marker(self._path.with_name(self._path.name + _MARKER))
+        try:
+            return read_marker(name_marker(self._path))
+        except MarkerDamaged:
+            if self._has_had_marker():
+                raise
+            return None  # Nothing was marked yet: a core ended, or the disk was full, while the marker was made.
 
     def find_loss(self) -> str:
         """Returns what a log in a file has lost at its end, as its end marker says; empty: nothing."""
@@ -191,7 +196,7 @@ class JournalStore:
         if marked is not None and marked.has_payload and self.find_end().sequence < marked.block.last:
             self.append_block(marked.block, marked.life)
         end = self.find_end()
-        self._marker = EndMarker(self._path.with_name(self._path.name + _MARKER), durable=self._durable)
+        self._marker = EndMarker(name_marker(self._path), durable=self._durable)
         last = Block(end.sequence, end.sequence, end.epoch, end.at_ns, 0, end.chain, end.delivered, b"")
         self._marker.replace_end(last, end.life)
         if not self._has_had_marker():
@@ -377,6 +382,10 @@ class JournalStore:
             self._marker = None
         while self._locks:
             os.close(self._locks.pop())
+
+
+def _lock_file(file: int) -> None:
+    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
 def describe_error(error: Exception) -> str:

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from sqlalchemy.engine import URL
 
+from kornel.core.journal.database.end_marker import name_marker
 from kornel.core.journal.database.store import JournalStore, StoreEnd
 from kornel.core.journal.following.starting import list_usable
 from kornel.core.journal.snapshots.snapshot_store import SnapshotFiles, SnapshotStore
@@ -29,8 +30,9 @@ def copy_records(store: JournalStore, snapshots: SnapshotStore, last: int, path:
 
     Raises what the stores raise, and ``FileExistsError``.
     """
-    if path.exists():
-        raise FileExistsError(f"{path} is there already")
+    for there in (path, name_marker(path)):
+        if there.exists():
+            raise FileExistsError(f"{there} is there already")
     life = store.find_life(last)
     at = StoreEnd(last, life=life)
     newest = next((kept for kept in list_usable(store, snapshots, at) if kept.sequence < last), None)

@@ -13,7 +13,7 @@ import sqlalchemy as sa
 from sqlalchemy.engine import URL
 
 from kornel.core.archive.database import connect
-from kornel.core.journal.database.files import check_regular
+from kornel.core.journal.database.files import check_regular, sync_directory
 from kornel.core.journal.database.store import STORE_ERRORS
 from kornel.core.journal.database.tables import SNAPSHOTS
 from kornel.core.journal.snapshots.snapshots import HEAD_BYTES, SnapshotHead, SnapshotUnusable, read_head
@@ -116,7 +116,7 @@ class SnapshotFiles:
             scratch.unlink(missing_ok=True)
             raise
         scratch.replace(path)
-        _sync_directory(self._directory)
+        sync_directory(self._directory)
 
     def remove_snapshot(self, sequence: int) -> None:
         """Removes the snapshot after record *sequence*, if there is one."""
@@ -150,14 +150,6 @@ def _look_at(path: Path, sequence: int) -> KeptSnapshot:
 
 def _unusable(sequence: int, size: int, problem: str) -> KeptSnapshot:
     return KeptSnapshot(SnapshotHead("", sequence, 0, 0, 0, 0, 0), size, problem)
-
-
-def _sync_directory(directory: Path) -> None:
-    held = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(held)
-    finally:
-        os.close(held)
 
 
 class SnapshotTable:

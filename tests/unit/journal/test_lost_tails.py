@@ -7,9 +7,13 @@ record, or does not start.
 from __future__ import annotations
 
 import asyncio
+import errno
+import fcntl
+import os
 import random
 import shutil
 import sqlite3
+import struct
 import subprocess
 from collections.abc import Callable
 from contextlib import closing
@@ -217,6 +221,62 @@ def test_a_journal_of_an_earlier_version_gets_its_marker(confirmed: Confirmed) -
     assert (confirmed.files / MARKER).stat().st_mode & 0o777 == 0o600
 
 
+@pytest.mark.parametrize("made", [0, 4_096, SLOT_BYTES])
+def test_a_marker_that_was_not_finished_marks_nothing(tmp_path: Path, made: int) -> None:
+    """The core was killed while it made the first one, or the disk was full: nothing was confirmed by then."""
+    (tmp_path / MARKER).write_bytes(bytes(made))
+    for _ in range(2):
+        open_journal(tmp_path / NAME).close(PATIENCE_S)
+    assert (tmp_path / MARKER).stat().st_size == 2 * SLOT_BYTES
+
+
+def test_a_marker_for_which_there_is_no_room_is_no_marker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A disk that is nearly full takes a part of it, and refuses the rest. The core starts once there is room."""
+    left = [5_000]
+
+    def write(file: int, data: bytes, at: int) -> int:
+        if not left[0]:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        taken = min(left[0], len(data))
+        left[0] -= taken
+        return pwrite(file, data[:taken], at)
+
+    pwrite = os.pwrite
+    with monkeypatch.context() as full:
+        full.setattr(os, "pwrite", write)
+        with pytest.raises(JournalUnusable, match="No space left"):
+            open_journal(tmp_path / NAME)
+    assert (tmp_path / MARKER).stat().st_size == 5_000
+    open_journal(tmp_path / NAME).close(PATIENCE_S)
+
+
+def test_a_copy_does_not_take_the_marker_of_another_journal(confirmed: Confirmed, tmp_path: Path) -> None:
+    """Somebody has removed the file of an earlier copy, and not what lies beside it."""
+    (tmp_path / "copy.db.end").write_bytes((confirmed.files / MARKER).read_bytes())
+    done = CliRunner().invoke(app, ["journal", "copy", str(confirmed.files / NAME), str(tmp_path / "copy.db")])
+    assert done.exit_code == 1
+    assert "copy.db.end is there already" in " ".join(done.output.split())
+    assert not (tmp_path / "copy.db").exists()
+
+
+async def test_a_running_core_is_copied_with_its_marker(tmp_path: Path) -> None:
+    """As docs/operations.md says. A plain copy of the database is refused, until somebody accepts the loss."""
+    plain, copy = tmp_path / "plain.db", tmp_path / "copy.db"
+    async with written(tmp_path / NAME) as journal:
+        await decide(journal, [*small_cluster(), asks(0)])
+        last = journal.status().last_durable
+        with closing(sqlite3.connect(tmp_path / NAME)) as running, closing(sqlite3.connect(plain)) as target:
+            running.backup(target)
+        done = await asyncio.to_thread(CliRunner().invoke, app, ["journal", "copy", str(tmp_path / NAME), str(copy)])
+        assert done.exit_code == 0, done.output
+        await decide(journal, [asks(1)])
+    open_journal(copy).close(PATIENCE_S)
+    with closing(open_store(copy)) as store:
+        assert store.find_end().sequence > last
+    with pytest.raises(JournalUnusable, match="its end marker is missing"):
+        open_journal(plain)
+
+
 def test_a_large_block_is_marked_after_it(tmp_path: Path) -> None:
     """The marker has no room for it, so the log is never behind the marker."""
     path = tmp_path / NAME
@@ -261,6 +321,21 @@ async def test_a_core_is_started_by_a_symbolic_link(tmp_path: Path) -> None:
     async with written(tmp_path / "link.db") as journal:
         assert journal.status().last_record > last
     assert {path.name for path in list_files(tmp_path)} == {NAME, MARKER, "link.db"}
+
+
+def lock_as_nfs(file: int, _operation: int) -> None:
+    """Locks all bytes of *file*, as the kernel does over NFS."""
+    lock = struct.pack("hhqqi", fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
+    fcntl.fcntl(file, fcntl.F_OFD_SETLK, lock)
+
+
+async def test_a_core_keeps_its_journal_on_nfs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """There, the two kinds of locks know of each other, and SQLite has to get those that it asks for."""
+    monkeypatch.setattr(fcntl, "flock", lock_as_nfs)
+    async with written(tmp_path / NAME) as journal:
+        await decide(journal, small_cluster())
+        with pytest.raises(JournalUnusable, match="another core writes"):
+            open_journal(tmp_path / NAME)
 
 
 CLOSE_LAST: Final = """
