@@ -10,6 +10,8 @@ LEAST_BOUND: Final = 256 * 2**20
 MOST_TIMES: Final = 64
 """Larger things may unfold to this many times their size: what a core writes unfolds to about ten times."""
 
+_STEP_BYTES: Final = 2**16
+
 
 class UnfoldsTooFar(Exception):
     """The bytes unfold to more than anything that a core writes."""
@@ -28,15 +30,19 @@ def inflate_bytes(data: bytes | memoryview) -> bytes:
 
 def inflate_sound_part(data: bytes) -> bytes:
     """Returns what stands in *data* before its damage. Raises :class:`UnfoldsTooFar`."""
-    inflater = zlib.decompressobj()
-    most = find_bound(data)
-    found = bytearray()
-    # This goes byte by byte up to the damage, since an error loses everything that the same call has inflated.
-    for at in range(len(data)):
+    inflater, most, found = zlib.decompressobj(), find_bound(data), bytearray()
+    at, step = 0, _STEP_BYTES
+    while at < len(data):
+        before = inflater.copy()
         try:
-            found += inflater.decompress(data[at : at + 1])
+            found += inflater.decompress(data[at : at + step])
         except zlib.error:
-            break
+            if step == 1:
+                break
+            # An error loses everything that the same call has inflated: the way to the damage goes byte by byte.
+            inflater, step = before, 1
+            continue
+        at += step
         check_bound(len(found), most)
     return bytes(found)
 
