@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from math import nextafter
 from operator import add
+from typing import Final
 
 from kornel.core.model.queues import Queue
+
+_BELOW_ONE: Final = nextafter(1.0, 0.0)
+"""More than the share of any queue below its guarantee, and less than that of any other."""
 
 QueueKey = tuple[float, float, int, str]
 
@@ -53,8 +58,8 @@ def queue_turn_key(queue: Queue, rank: float | None = None) -> QueueKey:
         rank = queue.rank
     share = fair_share(queue)
     if rank % 1:
-        # Where its own queue is not below its guarantee, the gang that is repaired comes behind those that are.
-        rank, share = rank // 1, share - 1.0 if share < 1.0 else 1.0
+        # Where its own queue is not below its guarantee, the gang that is repaired comes just behind those that are.
+        rank, share = rank // 1, share - 1.0 if share < 1.0 else _BELOW_ONE
     return (-rank, share, -sum(queue.pending), queue.name)
 
 

@@ -6,6 +6,7 @@ held for it. Rules: preemption.md B.7 (commit and handshake), I (records), K3 (r
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -18,6 +19,8 @@ from kornel.core.laws.verdict import Violation
 from kornel.core.model.allocations import NO_VICTIMS, NONE_STUCK, Allocation, Reservation
 from kornel.core.model.applications import Application
 from kornel.core.model.nodes import Node
+from kornel.core.model.shapes import Shape
+from kornel.core.policies.guarantees import project_usage
 from kornel.core.policies.view import PartitionView
 from kornel.core.preemption.budgets import RETRY_NS, may_ever_preempt, set_due, watch_age
 from kornel.core.preemption.gang_losses import describe_torn, describe_whole, is_bound, members_of
@@ -291,6 +294,28 @@ def leave_too_small(state: PartitionState, node: Node, now_ns: int) -> None:
     for reservation in list(node.reservations.values()):
         if not could_ever_hold(node, reservation.ask):
             _leave_node(state, reservation, now_ns)
+
+
+def review_size(state: PartitionState, ask: Allocation, before: Shape, now_ns: int) -> None:
+    """Ends the claim of *ask*, which had the size *before*, on a node that is too small for it now, and a firm one for
+    the amounts of which too little leaves, or which a limit would not admit (preemption.md B.7)."""
+    if ask.reservation is None:
+        return
+    node, former = ask.reservation.node, dict(before.pairs)
+    leave_too_small(state, node, now_ns)
+    more = tuple([(t, amount) for t, amount in ask.shape.pairs if amount > former.get(t, 0)])
+    if not ask.triggered or not more or state.gangs.hold_of(ask) is not None:  # Gangs are repaired.
+        return
+    accounts, queues = ask.application.accounts, ask.queue.lineage()
+    limited = any(a.used[t] + a.claimed[t] > a.limit.max.get(t, math.inf) for a in accounts for t, _ in more)
+    limited = limited or any(
+        # A queue that is above its max already gets no fuller.
+        project_usage(queue, t) > max(queue.max.get(t, math.inf), queue.used[t])
+        for queue in queues
+        for t, _ in more
+    )
+    if limited or node.is_overdrawn(more):
+        rearm_ask(state, ask, now_ns)
 
 
 def leave_drained(state: PartitionState, node: Node, now_ns: int) -> None:

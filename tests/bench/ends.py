@@ -339,6 +339,22 @@ def count_choice(case: Case) -> float:
     return sum(by_function.values())
 
 
+def count_first_saving(case: Case) -> float:
+    """Returns the bytecode instructions of the engine from the first end until somebody saves below the max of
+    *case*."""
+    cluster = FullCluster(case)
+    state = cluster.clock.engine.partition(PARTITION)
+    assert state is not None
+    assert not state.reserving.at_limits
+
+    def end_some() -> None:
+        while not state.reserving.at_limits:
+            cluster.end_one()
+
+    by_function, _ = counted_by_function(end_some)
+    return sum(count for code, count in by_function.items() if "core" in Path(code.co_filename).parts)
+
+
 def _count_tries(cluster: FullCluster) -> tuple[int, int]:
     """Returns how many asks are tried in some ends, with those of applications that come, and how many are placed."""
     before = cluster.placed

@@ -96,6 +96,13 @@ def test_a_choice_below_limits_costs_no_more_however_many_wait(order: str) -> No
     assert many <= few * 1.05, f"{few:,.0f} instructions with 1,000 applications that wait, {many:,.0f} with 4,000"
 
 
+@pytest.mark.long
+def test_the_first_to_save_below_a_limit_costs_no_more_however_many_wait() -> None:
+    """Whom it lets through is known at once: those who wait stand in line before anybody saves."""
+    few, many = (ends.count_first_saving(ends.Case(waiting, saved_below=True)) for waiting in (1_000, 4_000))
+    assert many <= few * 1.05, f"{few:,.0f} instructions with 1,000 applications that wait, {many:,.0f} with 4,000"
+
+
 @pytest.mark.alone
 def test_the_core_reaches_its_part_of_a_bare_echo() -> None:
     """Whatever the machine: a part of what a server gives that decides nothing, all features on."""

@@ -12,6 +12,7 @@ import pytest
 from kornel.core.domain.commands import AllocationSpec
 from kornel.core.domain.devices import DEVICES_ATTRIBUTE, DeviceRequest
 from kornel.core.domain.resources import Resources
+from kornel.core.domain.topology import TopologyRequest, Wish
 from tests.examples import mark_rest_long
 from tests.properties.virtual_cluster import PARTITION, VirtualCluster
 
@@ -34,6 +35,9 @@ class Stream(VirtualCluster):
         self.total = self.capacity * self.nodes
         leaves = rng.choice((("a",), ("a", "b"), ("a", "b", "c")))
         self.leaves = {leaf: rng.choice(("fifo", "fifo", "fair")) for leaf in leaves}
+        self.racks = random.Random(f"streams/{number}/racks").choice((0, 0, 2, 3))
+        """The number of racks among which the nodes are divided, and in one of which each gang requires its places; 0:
+        there are none."""
         self.limits = {leaf: rng.randint(self.capacity, self.total) for leaf in self.leaves if rng.random() < 0.4}
         self.user_limit = rng.randint(self.capacity, self.total) if rng.random() < 0.25 else 0
         self.longest_s = rng.choice((5, 15, 40))
@@ -46,9 +50,10 @@ class Stream(VirtualCluster):
         """The devices that each small task wants, if any; there are cores for all then, and those who are large want as
         many whole devices as cores."""
         listed = json.dumps([{"id": f"d{at}"} for at in range(self.capacity)])
-        details = {"attributes": ((DEVICES_ATTRIBUTE, listed),)} if self.small else {}
         for at in range(self.nodes):
-            self.node(f"n{at}", {"vcore": self.capacity * (3 if self.small else 1)}, **details)
+            known = ((DEVICES_ATTRIBUTE, listed),) if self.small else ()
+            known += (("rack", f"r{at % self.racks}"),) if self.racks else ()
+            self.node(f"n{at}", {"vcore": self.capacity * (3 if self.small else 1)}, attributes=known)
         streams = [f"s{at}" for at in range(rng.randint(1, 4))]
         older = streams[: rng.choice((0, 4))]
         for name in older:
@@ -73,7 +78,8 @@ class Stream(VirtualCluster):
         }
         if self.user_limit:
             root["limits"] = [{"limit": "each", "users": ["*"], "maxresources": {"vcore": f"{self.user_limit}m"}}]
-        return json.dumps({"partitions": [{"name": "default", "queues": [root]}]})
+        levels = {"topology": ["rack"]} if self.racks else {}
+        return json.dumps({"partitions": [{"name": "default", "queues": [root], **levels}]})
 
     def _draw_leaf(self) -> tuple[str, str]:
         """Returns a leaf and a user. No user has applications in two leaves: below a common limit, the leaf with the
@@ -88,7 +94,8 @@ class Stream(VirtualCluster):
         for at in range(self.rng.randint(1, 3)):
             name, members = f"t-large{at}", self.rng.choice((1, 1, 2, 3, 4))
             size, priority = self.rng.randint(2, self.capacity), self.rng.choice((0, 0, 1000))
-            while members > 1 and (members * size > least or members > self.nodes * (self.capacity // size)):
+            together = self.nodes // max(1, self.racks) * (self.capacity // size)
+            while members > 1 and (members * size > least or members > together):
                 members -= 1
             leaf, user = self._draw_leaf()
             takes_gangs = self.leaves[leaf.removeprefix("root.")] == "fifo"
@@ -100,7 +107,9 @@ class Stream(VirtualCluster):
         for name, size, members, priority in self.large:
             self.waiting[name] = members
             spec = AllocationSpec("", name, PARTITION, Resources({"vcore": size}), priority)
-            spec = spec._replace(task_group="g", placeholder=True) if members > 1 else spec
+            if members > 1:
+                rack = TopologyRequest(Wish.REQUIRED, "rack") if self.racks else None
+                spec = spec._replace(task_group="g", placeholder=True, topology=rack)
             spec = spec._replace(devices=DeviceRequest(number=size) if self.small else None)
             self.ask(*(spec._replace(key=f"{name}.{at}") for at in range(members)))
 

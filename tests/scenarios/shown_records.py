@@ -184,14 +184,15 @@ def _show_request(state: PartitionState, key: str, fields: list[str]) -> str:
         "missed": lambda: request.missed,
         "held": lambda: request.held_on.node_id if request.held_on is not None else "-",
         "failures": lambda: _failures(request),
-        "refused": lambda: _refusal_of_gang(request),
+        "refused": lambda: _refusal_of_gang(state, request),
     }
     return f"request {key} {_fields(known, fields, 'node')}"
 
 
-def _refusal_of_gang(request: Allocation) -> str:
+def _refusal_of_gang(state: PartitionState, request: Allocation) -> str:
     """Why the last attempt of its gang to preempt had nobody leave."""
-    refusal = request.group.refusal if isinstance(request.group, GangUnit) else None
+    gang = request.group if isinstance(request.group, GangUnit) else state.gangs.hold_of(request)
+    refusal = None if gang is None else gang.refusal
     return "-" if refusal is None else f"{refusal.outcome} ({refusal.detail})"
 
 

@@ -286,8 +286,8 @@ def _settle_queues(state: PartitionState, change: _Change) -> Iterator[None]:
             yield from take_fair_terms_steps(queue)
     if touched:
         state.in_line.mark_all()  # The priorities that asks lend may have changed.
-        for room in state.root.rooms:
-            room.line = None
+        for room in list(state.root.rooms):
+            yield from room.take_line_steps()
     for _ in range(0, len(state.in_line.marked), SORTED_AT_ONCE):
         if state.reserving.line is None:
             state.in_line.sort_many()

@@ -395,7 +395,8 @@ def _replace_ask(state: PartitionState, ask: Allocation, spec: AllocationSpec, s
 
     Returns false if nothing changes. Unless only the size changes, a new request takes its place under the same key.
     """
-    resized = ask.shape is not shape
+    former = ask.shape
+    resized = former is not shape
     if resized:
         questions.cancel_question(state, ask)
         for record in state.records.values():
@@ -403,8 +404,7 @@ def _replace_ask(state: PartitionState, ask: Allocation, spec: AllocationSpec, s
         pausing.forgive_refusals(state, ask)  # The shim refused nodes for the former size.
         moves.resize_request(state, ask, shape)
         budgets.watch_age(state, ask)
-        if ask.reservation is not None:
-            eviction.leave_too_small(state, ask.reservation.node, now_ns)
+        eviction.review_size(state, ask, former, now_ns)
     before = ask.spec
     spec = _keep_age(before, spec)._replace(instance=before.instance, node_id="")
     if before == _as_known(before, spec):

@@ -12,7 +12,7 @@ percentage of nodes is reserved by age at any time.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import islice
 from typing import Any, Final
@@ -30,11 +30,11 @@ from kornel.core.policies.application_order import application_key
 from kornel.core.policies.claim_order import comes_before, importance_of, line_key
 from kornel.core.policies.queue_order import queue_key
 from kornel.core.state.asks import finding
-from kornel.core.state.asks.reservations import reserve_node
-from kornel.core.state.asks.savings import can_save, give_back, may_look_around, may_save, saved_on
+from kornel.core.state.asks.reservations import end_reservation, reserve_node
+from kornel.core.state.asks.savings import can_save, give_back, list_behind, may_look_around, may_save, saved_on
 from kornel.core.state.partition_state import PartitionState
 from kornel.core.state.waiting import inquiries, pausing
-from kornel.core.state.waiting.gathering import find_least, minimum_members
+from kornel.core.state.waiting.gathering import came_ns, find_least, minimum_members
 from kornel.core.state.waiting.places import refused_asks, resume_refused
 from kornel.core.state.waiting.rooms import activate_group
 
@@ -175,6 +175,7 @@ def _reserve_for_one(state: PartitionState, waiter: AskGroup | Allocation, now_n
             elif node in state.node_order and _may_save_on(state, node, ask):
                 found = node
         candidates.extendleft(reversed(left_out))  # Others of this size may save room there.
+        found = found or _find_taken(state, ask)
         if found is not None:
             _reserve(state, ask, found, now_ns)
         return found is not None
@@ -186,6 +187,7 @@ def _reserve(state: PartitionState, ask: Allocation, node: Node, now_ns: int) ->
     7.3)."""
     callbacks = state.callbacks
     if not callbacks.predicates:
+        _make_way(state, node, ask)
         save_room(state, ask, node, now_ns)
         return
     # With this time set, no round asks about the ask again before the shim has answered or the question is overdue.
@@ -216,10 +218,33 @@ def keep_room(state: PartitionState, left: Reservation, now_ns: int) -> None:
         save_room(state, ask, node, now_ns)
 
 
-def _may_save_on(state: PartitionState, node: Node, ask: Allocation) -> bool:
-    """Tells whether room may be saved for *ask* on *node* beside what is saved there, and nobody's claim has lapsed
-    there who lacked no more."""
-    if not can_save(node, ask, saved_on(node)):
+def _find_taken(state: PartitionState, ask: Allocation) -> Node | None:
+    """Returns the node on which room may be saved for *ask* once those lose theirs who stand behind it in the line, the
+    last one first; ``None``: on none."""
+    ended: list[Reservation] = []
+    for claim in list_behind(state, ask, ask.waits_since_ns):
+        ended.append(claim)
+        node, refused = claim.node, ask.refused or ()
+        if node in state.node_order and node.node_id not in refused and _may_save_on(state, node, ask, ended):
+            return node
+    return None
+
+
+def _make_way(state: PartitionState, node: Node, ask: Allocation) -> bool:
+    """Ends what those save on *node* who stand behind *ask* in the line, the last one first, as far as room may be
+    saved there only without it. Returns whether it may."""
+    behind = [claim for claim in list_behind(state, ask, ask.waits_since_ns) if claim.node is node]
+    if not _may_save_on(state, node, ask, behind):
+        return False
+    while not _may_save_on(state, node, ask):
+        end_reservation(state, behind.pop(0), requeue=True)
+    return True
+
+
+def _may_save_on(state: PartitionState, node: Node, ask: Allocation, without: Collection[Reservation] = ()) -> bool:
+    """Tells whether room may be saved for *ask* on *node* beside what is saved there, but for the claims *without*, and
+    nobody's claim has lapsed there who lacked no more."""
+    if not can_save(node, ask, [claim for claim in saved_on(node) if claim not in without]):
         return False
     if node not in state.reserving.lapsed:
         return True
@@ -236,9 +261,9 @@ def _decide_reservation(
         state.reserving.call_round(now_ns)
         return
     # Since the question was sent, the node, the quotas or the ask may have changed, so all conditions are tested again.
-    open_to_it = node in state.node_order and _may_save_on(state, node, ask)
     sound = may_save(state, ask) and state.reserving.more_may_be_saved(len(state.nodes))
-    if open_to_it and sound and (may_look_around(ask) or _waits_for_room(state, ask.group)):
+    waits = may_look_around(ask) or _waits_for_room(state, ask.group)
+    if sound and waits and node in state.node_order and _make_way(state, node, ask):
         save_room(state, ask, node, now_ns)
     else:
         state.reserving.call_round(now_ns)
@@ -272,15 +297,10 @@ def _waiting_beside(state: PartitionState) -> list[tuple[tuple[object, ...], Gan
         for unit in [waiter for waiter in room.waiters if isinstance(waiter, GangUnit)]:
             members = minimum_members(unit)
             if members:
-                found.append(((importance_of(find_least(members)), _came_ns(members), *members[0].order), unit))
+                since_ns = came_ns(members)
+                found.append(((importance_of(find_least(members)), since_ns, *members[0].order), unit))
     found.sort(key=lambda entry: entry[0])
     return found
-
-
-def _came_ns(members: Sequence[Allocation]) -> int:
-    """Returns the time from which the wait of a gang counts: when the last of its *members* came, or when its last
-    claims lapsed."""
-    return max(ask.waits_since_ns for ask in members)
 
 
 def _save_for_gang(state: PartitionState, unit: GangUnit, now_ns: int) -> int:
@@ -293,7 +313,7 @@ def _save_for_gang(state: PartitionState, unit: GangUnit, now_ns: int) -> int:
         return 1  # Until it has preempted, it waits as a unit.
     if not (members := minimum_members(unit)):
         return 1
-    since_ns = _came_ns(members)
+    since_ns = came_ns(members)
     if now_ns - since_ns <= delay_ns:
         round_.call_round(since_ns + delay_ns + 1)
         return 1
@@ -305,7 +325,7 @@ def _save_for_gang(state: PartitionState, unit: GangUnit, now_ns: int) -> int:
         if gang_places.exceeded_limit(state, application, members) is not None:
             activate_group(unit)
         return 1
-    places = gang_savings.find_saved_places(state, members, least)
+    places = gang_savings.take_places(state, members, members)
     if places is not None:
         if saver is not None:
             give_back(state, saver.id)

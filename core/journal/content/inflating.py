@@ -10,8 +10,6 @@ LEAST_BOUND: Final = 256 * 2**20
 MOST_TIMES: Final = 64
 """Larger things may unfold to this many times their size: what a core writes unfolds to about ten times."""
 
-_STEP_BYTES: Final = 2**16
-
 
 class UnfoldsTooFar(Exception):
     """The bytes unfold to more than anything that a core writes."""
@@ -30,8 +28,7 @@ def inflate_bytes(data: bytes | memoryview) -> bytes:
 
 def inflate_sound_part(data: bytes) -> bytes:
     """Returns what stands in *data* before its damage. Raises :class:`UnfoldsTooFar`."""
-    inflater, most, found = zlib.decompressobj(), find_bound(data), bytearray()
-    at, step = 0, _STEP_BYTES
+    inflater, most, found, at, step = zlib.decompressobj(), find_bound(data), bytearray(), 0, 2**16
     while at < len(data):
         before = inflater.copy()
         try:

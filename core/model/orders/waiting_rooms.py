@@ -15,7 +15,7 @@ from itertools import chain, pairwise, takewhile
 from typing import TYPE_CHECKING, Any, Final
 
 from kornel.core.domain.priorities import NOTHING_WAITS
-from kornel.core.model.orders.keyed_heap import KeyedHeap
+from kornel.core.model.orders.keyed_heap import SORTED_AT_ONCE, KeyedHeap
 
 if TYPE_CHECKING:
     from kornel.core.model.allocations import AskGroup, Reservation
@@ -171,7 +171,8 @@ class WaitingRoom:
         self.last_chance_ns = 0
         """The time when it last went to sleep again."""
         self.line: ClassedLine | None = None
-        """The line of those who take turns, in which room is saved; ``None``: nobody has saved since they came."""
+        """The line of those who take turns, in which room is saved; ``None``: it is not a room below a
+        limit, or was restored and nobody has saved since."""
 
     def __len__(self) -> int:
         return len(self.at_once) + len(self.groups)
@@ -192,6 +193,15 @@ class WaitingRoom:
             leaf.groups[application] = group
             application.rooms = (*application.rooms, self)
         self.review_rank(application)
+
+    def take_line_steps(self) -> Iterator[None]:
+        """Find the places in the line again, because the priorities that asks lend may have changed. Yields after
+        some."""
+        for number, group in enumerate(list(self.groups) if self.line is not None else (), 1):
+            if self.line is not None and group in self.groups:
+                self.line.add(group)
+            if number % SORTED_AT_ONCE == 0:
+                yield
 
     def fall_asleep(self, now_ns: int) -> bool:
         """Try nobody until the next time that it is woken. Returns whether it was awake."""

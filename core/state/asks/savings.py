@@ -20,12 +20,13 @@ from kornel.core.model.nodes import Node
 from kornel.core.model.queues import Queue
 from kornel.core.model.shapes import Pairs, Vector, holds_pairs, unbook_amounts
 from kornel.core.model.users import Account
-from kornel.core.policies.claim_order import line_key
+from kornel.core.policies.claim_order import comes_before, line_key
 from kornel.core.policies.device_choice import count_left
 from kornel.core.state.asks import finding, questions
 from kornel.core.state.asks.reservations import end_reservation
 from kornel.core.state.books import device_books, ledger
 from kornel.core.state.partition_state import PartitionState
+from kornel.core.state.waiting.gathering import came_ns
 from kornel.core.state.waiting.rooms import UNSERVED, activate_group
 
 
@@ -103,6 +104,19 @@ def saved_on(node: Node) -> list[Reservation]:
     """Returns the claims that are saved on *node* by age, the first to be served first."""
     claims = node.claims
     return [] if claims is None else [reservation for reservation in claims.in_order() if reservation.by_age]
+
+
+def list_behind(state: PartitionState, ask: Allocation, since_ns: int) -> list[Reservation]:
+    """Returns what those save by age who are as important as *ask* and have waited for less long than since *since_ns*,
+    the last in the line first: they lose it where *ask*, or its gang, finds no place because of it."""
+    saver = state.gangs.find_saver()
+    claims = [c for c in state.reserving.saved if c.by_age and c.least is None and c.ask.waits_since_ns > since_ns]
+    if saver is not None and ask not in saver.members and came_ns(saver.members) > since_ns:
+        claims += saver.claims()
+    # While the shim is asked about a holder, nobody takes its room.
+    free = [claim for claim in claims if claim.ask.place is not AskPlace.HELD]
+    equal = [claim for claim in free if not comes_before(claim.waiter, ask) and not comes_before(ask, claim.waiter)]
+    return sorted(equal, key=lambda claim: line_key(claim.waiter), reverse=True)
 
 
 def _is_of_own_gang(node: Node, ask: Allocation) -> bool:

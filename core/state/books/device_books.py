@@ -112,13 +112,29 @@ def are_usable(node: Node, holder: Allocation) -> bool:
 def keep_devices(node: Node, ask: Allocation, victims: Iterable[Allocation], given_up: Container[Allocation]) -> None:
     """Keeps for *ask*, which has preempted on *node*, the devices that it gets once *victims* and the allocations that
     are leaving already have left."""
-    if node.devices is None or ask.shape.devices is None:
-        return
-    later = node.devices.copy()
+    if node.devices is not None and ask.shape.devices is not None:
+        node.devices.keep(ask, find_later(node, ask, victims, given_up) or ())
+
+
+def find_later(
+    node: Node,
+    ask: Allocation,
+    victims: Iterable[Allocation],
+    given_up: Container[Allocation],
+    instead_of: Allocation | None = None,
+) -> list[str] | None:
+    """Returns the names of the devices of *node* that *ask* gets once *victims* and the allocations that are leaving
+    already, but for those *given_up*, have left; ``None``: too few. *instead_of*: whoever gives up what is kept for
+    it."""
+    if ask.shape.devices is None:
+        return []
+    if node.devices is None:
+        return None
+    later = node.devices.copy_unkept(() if instead_of is None else (instead_of,))
     for allocation in [*(a for a in node.allocations.values() if a.preempted and a not in given_up), *victims]:
         later.give_back(allocation)
     taken = choose_devices(later, ask.shape.devices, ask)
-    node.devices.keep(ask, [name for name, _ in taken or ()])
+    return None if taken is None else [name for name, _ in taken]
 
 
 def keep_saved(node: Node) -> None:

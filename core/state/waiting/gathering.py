@@ -109,6 +109,12 @@ def find_least(members: Iterable[Allocation]) -> Allocation:
     return max(members, key=lambda ask: (-ask.spec.priority, ask.order))
 
 
+def came_ns(members: Iterable[Allocation]) -> int:
+    """Returns the time from which the wait of a gang counts: when the last of its *members* came, or when its last
+    claims lapsed."""
+    return max(ask.waits_since_ns for ask in members)
+
+
 def covers_minimum(unit_id: UnitId, members: Collection[Allocation]) -> bool:
     """Tells whether *members* cover the minimum of the gang *unit_id*; members that were asked for after these were
     chosen may be needed too."""

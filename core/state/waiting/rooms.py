@@ -34,6 +34,7 @@ from kornel.core.model.queues import Queue
 from kornel.core.model.shapes import Shape
 from kornel.core.model.users import Account
 from kornel.core.policies.application_order import application_key, application_turn_key, newcomer_key
+from kornel.core.policies.claim_order import age_in_line, class_in_line
 from kornel.core.policies.queue_order import queue_turn_key
 from kornel.core.state.partition_state import PartitionState
 from kornel.core.state.records.gang_record import GangRoom
@@ -130,9 +131,21 @@ def park_below(waiter: AskGroup | Reservation, shape: Shape, limit: Gate) -> Non
     """Parks *waiter* until there is room for *shape* under the max of a queue, or under the limit of a user or
     group."""
     lacking = WaitsFor.QUOTA if isinstance(limit, Queue) else WaitsFor.USER_LIMIT
-    _park_waiter(waiter, _room_for(limit.parked, shape), lacking)
+    room = _room_for(limit.parked, shape)
+    if room.line is None and not room.groups:
+        line_up(room)  # While it is empty: to line up thousands at once would take long.
+    _park_waiter(waiter, room, lacking)
     if isinstance(waiter, AskGroup):
         lend_nothing(waiter)
+
+
+def line_up(room: WaitingRoom) -> None:
+    """Lines up those who take turns in *room*, unless they wait for what a gang asks for: of gangs with the same sum,
+    members may be owed different things."""
+    if room.shape.resources:
+        room.line = ClassedLine(class_in_line, age_in_line)
+        for group in room.groups:
+            room.line.add(group)
 
 
 def note_short(state: PartitionState, limit: Gate, shapes: tuple[Shape, ...]) -> None:

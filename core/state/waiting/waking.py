@@ -11,15 +11,13 @@ from kornel.core.model.applications import Application
 from kornel.core.model.claim_clocks import sum_missing
 from kornel.core.model.gang_units import GangUnit
 from kornel.core.model.nodes import Node
-from kornel.core.model.orders.waiting_rooms import ClassedLine, WaitingRoom
+from kornel.core.model.orders.waiting_rooms import WaitingRoom
 from kornel.core.model.queues import Queue
 from kornel.core.model.shapes import Shape, Vector, holds_pairs
 from kornel.core.model.users import Account
 from kornel.core.policies.claim_order import (
     Dues,
     admits_beside,
-    age_in_line,
-    class_in_line,
     comes_before,
     is_let_through,
     list_lent,
@@ -31,6 +29,7 @@ from kornel.core.state.waiting.gathering import find_least, minimum_members
 from kornel.core.state.waiting.places import resume_refused
 from kornel.core.state.waiting.rooms import (
     activate_group,
+    line_up,
     look_again,
     note_short,
     offer_application,
@@ -284,12 +283,10 @@ def _wake_let_through(state: PartitionState, room: WaitingRoom, claim: LimitClai
 def _list_candidates(state: PartitionState, room: WaitingRoom, claim: LimitClaim) -> Collection[AskGroup | Reservation]:
     """Returns the waiters of *room* without most of those whom *claim* does not let through."""
     holder = claim.ask
-    if holder.place is AskPlace.HELD or not room.shape.resources:
-        return list(room)  # Gangs with the same sum may have members that are owed different things.
     if room.line is None:
-        room.line = ClassedLine(class_in_line, age_in_line)
-        for group in room.groups:
-            room.line.add(group)
+        line_up(room)  # It was restored.
+    if holder.place is AskPlace.HELD or room.line is None:
+        return list(room)
     own = [holder.group] if holder.group is not None and holder.group in room.groups else []
     may_pass = _groups_that_may_pass(room, [claim], Dues(state.guarantee_mode))
     return dict.fromkeys([*room.at_once, *own, *list_older(room.line, holder), *may_pass])

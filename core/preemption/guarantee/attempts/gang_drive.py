@@ -16,18 +16,17 @@ from dataclasses import replace
 from kornel.core.domain.reasons import Outcome, Unschedulable
 from kornel.core.model.allocations import Allocation, sum_amounts
 from kornel.core.model.applications import Application
-from kornel.core.model.domains import Domain
 from kornel.core.model.gang_units import GangUnit, UnitId
 from kornel.core.model.not_placed import NotPlaced
 from kornel.core.model.users import Account
 from kornel.core.policies import user_limits
+from kornel.core.policies.bound_groups import bind_groups, find_misplaced
 from kornel.core.preemption import budgets, eviction
 from kornel.core.preemption.budgets import RETRY_NS, set_due
 from kornel.core.preemption.guarantee.attempts import drive
 from kornel.core.preemption.guarantee.attempts.gang_attempts import GangAttempt, advance_search, is_proposing
 from kornel.core.preemption.guarantee.attempts.gang_consulting import GangDialogue
 from kornel.core.preemption.guarantee.attempts.gang_plans import GangProposal, apply_plan, call_off, can_carry_out
-from kornel.core.preemption.guarantee.gangs.domains import bind_groups
 from kornel.core.preemption.guarantee.guarantee_record import PASS_NS, GuaranteeRecord
 from kornel.core.preemption.guarantee.search.planner import KIND
 from kornel.core.preemption.plan import GangPlan, Refusal
@@ -232,7 +231,7 @@ def _why_not_whole(state: PartitionState, unit_id: UnitId, now_ns: int) -> str:
 def _find_lost(state: PartitionState, unit_id: UnitId, hold: GangHold, now_ns: int) -> list[Allocation]:
     """Returns the members for which places have to be found. Other members of the gang replace those that are gone, as
     far as there are any: the minimum of a task group counts tasks too that have ended."""
-    for ask in _find_misplaced(state, hold):
+    for ask in find_misplaced(state.topology, hold.members):
         eviction.rearm_ask(state, ask, now_ns)
     lost = [ask for ask in hold.members if ask.reservation is None]
     unit = unit_id.find_unit()
@@ -248,29 +247,6 @@ def _exceeded_account(application: Application, lost: Sequence[Allocation]) -> A
     beside what others of theirs hold and claim by now; ``None``: all limits do."""
     wanted = sum_amounts(ask for ask in lost if not ask.triggered)
     return user_limits.find_exceeded(application.accounts, tuple(wanted.items()))
-
-
-def _find_misplaced(state: PartitionState, hold: GangHold) -> list[Allocation]:
-    """Returns the members that require a domain and hold room outside the domain of their group, because nodes have
-    changed their domains."""
-    found: list[Allocation] = []
-    holding = [ask for ask in hold.members if ask.reservation is not None]
-    bound = bind_groups(state.topology, holding)
-    for group in [] if isinstance(bound, str) else bound:
-        members: dict[Domain | None, list[Allocation]] = {}
-        for ask in group.asks:
-            assert ask.reservation is not None, "looked at a moment ago"
-            members.setdefault(group.domain_of(ask.reservation.node), []).append(ask)
-        if None not in members and group.admits({d.path: len(asks) for d, asks in members.items() if d is not None}):
-            continue
-        # All members of a single slice belong to the domain with most of them; of several slices, the incomplete ones
-        # are lost.
-        home = max(members, key=lambda d: (0, 0) if d is None else (len(members[d]), len(d.nodes)))
-        for domain, asks in members.items():
-            whole = domain is home if group.slice_size >= len(group.asks) else len(asks) % group.slice_size == 0
-            if domain is None or not whole:
-                found += asks
-    return found
 
 
 def _one_of_each_size(members: Sequence[Allocation]) -> list[Allocation]:

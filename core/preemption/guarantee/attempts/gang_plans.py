@@ -16,12 +16,12 @@ from kornel.core.laws.verdict import Law
 from kornel.core.model.allocations import NO_VICTIMS, Allocation, sum_amounts
 from kornel.core.model.gang_units import UnitId, unit_of
 from kornel.core.model.nodes import Node
+from kornel.core.policies.bound_groups import name_domains
 from kornel.core.policies.view import PartitionView
 from kornel.core.preemption import budgets, eviction
 from kornel.core.preemption.budgets import RETRY_NS, set_due
 from kornel.core.preemption.gang_losses import describe_whole
 from kornel.core.preemption.guarantee import gang_laws
-from kornel.core.preemption.guarantee.gangs.domains import name_domains
 from kornel.core.preemption.plan import GangPlan, PreemptionPlan, Refusal
 from kornel.core.state.asks import moves, questions, reservations
 from kornel.core.state.books import ledger

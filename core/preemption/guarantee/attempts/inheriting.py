@@ -20,8 +20,8 @@ from kornel.core.preemption.entitlement import fence_root
 from kornel.core.preemption.guarantee.search.planner import KIND
 from kornel.core.preemption.plan import PreemptionPlan
 from kornel.core.preemption.walk import Candidate, Effects, Walk
-from kornel.core.state.asks import finding, reservations
-from kornel.core.state.books import ledger
+from kornel.core.state.asks import finding, group_domains, reservations
+from kornel.core.state.books import device_books, ledger
 from kornel.core.state.partition_state import PartitionState
 from kornel.core.state.waiting.admission import allocates_nothing
 
@@ -29,7 +29,7 @@ from kornel.core.state.waiting.admission import allocates_nothing
 def take_over_claim(state: PartitionState, ask: Allocation, now_ns: int) -> Reservation | None:
     """Gives *ask*, which found no room, what it asks for of the claim of the least important ask of its leaf that comes
     after it. Returns that claim, which has ended, with the amounts that are left of it; ``None``: there is none."""
-    if ask.triggered or not may_ever_preempt(ask) or ask.spec.topology is not None or ask.shape.devices is not None:
+    if ask.triggered or not may_ever_preempt(ask):
         return None
     holders = [holder for holder in ask.queue.claimants if comes_before(ask, holder)]
     # Of equally important ones, one that asks for the same keeps nothing that it would have to complete.
@@ -44,7 +44,7 @@ def take_over_claim(state: PartitionState, ask: Allocation, now_ns: int) -> Rese
 
 def _may_pass_to(state: PartitionState, claim: Reservation, ask: Allocation) -> bool:
     """Tells whether *claim* may pass at all, and what is idle and leaving for it, and beside all claims on its node, is
-    enough for *ask*."""
+    enough for *ask*, in a domain that its group allows."""
     holder, node = claim.ask, claim.node
     fixed = holder.place is AskPlace.HELD or holder.spec.required_node or state.gangs.hold_of(holder) is not None
     if claim.comes_last or fixed or not node.schedulable:
@@ -53,7 +53,16 @@ def _may_pass_to(state: PartitionState, claim: Reservation, ask: Allocation) -> 
         return False
     room = list(node.beside)
     book_amounts(room, claim.pairs)
-    return holds_pairs(room, ask.shape.pairs)
+    if not holds_pairs(room, ask.shape.pairs) or _find_devices(state, claim, ask) is None:
+        return False
+    among = group_domains.nodes_for_victims(state, ask)
+    return among is None or node in among
+
+
+def _find_devices(state: PartitionState, claim: Reservation, ask: Allocation) -> list[str] | None:
+    """Returns the names of the devices that *ask* gets on the node of *claim* in place of its holder, once those that
+    leave have left; ``None``: too few."""
+    return device_books.find_later(claim.node, ask, (), state.stuck, instead_of=claim.ask)
 
 
 def _is_lawful(state: PartitionState, claim: Reservation, ask: Allocation) -> bool:
@@ -83,12 +92,13 @@ def _is_lawful(state: PartitionState, claim: Reservation, ask: Allocation) -> bo
 def _pass_on(state: PartitionState, claim: Reservation, ask: Allocation, now_ns: int) -> None:
     holder, node, former = claim.ask, claim.node, claim.ask.victims
     rest = _subtract(holder.shape.pairs, ask.shape.pairs)
-    victims = ask.victims = _choose_victims(claim, ask) if rest else former
+    victims = ask.victims = _choose_victims(state, claim, ask) if rest else former
     holder.victims = {key: victim for key, victim in former.items() if key not in victims} or NO_VICTIMS
     for victim in victims.values():
         victim.preemptor = ask
     reservations.reserve_node(state, ask, node, now_ns, before=claim)
     eviction.rearm_ask(state, holder, now_ns)
+    device_books.keep_devices(node, ask, (), state.stuck)
     ledger.book_claim(state, ask)
     ask.outcome = Outcome.TRIGGERED
     ask.attempt_due = False
@@ -99,9 +109,9 @@ def _pass_on(state: PartitionState, claim: Reservation, ask: Allocation, now_ns:
     claim.pairs = rest
 
 
-def _choose_victims(claim: Reservation, ask: Allocation) -> dict[str, Allocation]:
-    """Returns the victims of *claim* that make up for what *ask* lacks of the room that is idle for it, and those on
-    other nodes, which leave for a queue."""
+def _choose_victims(state: PartitionState, claim: Reservation, ask: Allocation) -> dict[str, Allocation]:
+    """Returns the victims of *claim* that make up for what *ask* lacks of the room that is idle for it, those that hold
+    its devices, and those on other nodes, which leave for a queue."""
     node = claim.node
     assert node.claims is not None, "a reservation has a claim"
     room = node.claims.room_of(claim, node.free)
@@ -109,8 +119,12 @@ def _choose_victims(claim: Reservation, ask: Allocation) -> dict[str, Allocation
     needs = {t: number for number, t in enumerate(lacks)}
     walk = Walk(list(lacks.values()), [])
     walk.take_from(_list_candidates(claim, needs))
-    taken = {victim[3] for victim in walk.give_back()}
-    return {key: victim for key, victim in claim.ask.victims.items() if key in taken or victim.node is not node}
+    taken, devices = {victim[3] for victim in walk.give_back()}, _find_devices(state, claim, ask) or ()
+    return {
+        key: victim
+        for key, victim in claim.ask.victims.items()
+        if key in taken or victim.node is not node or not set(victim.devices).isdisjoint(devices)
+    }
 
 
 def _list_candidates(claim: Reservation, needs: dict[int, int]) -> Iterator[Candidate]:

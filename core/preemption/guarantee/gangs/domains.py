@@ -12,42 +12,15 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import product
 from typing import Final, NamedTuple
 
-from kornel.core.domain.topology import Wish
-from kornel.core.model.allocations import Allocation, Together, stand_together, together_of
+from kornel.core.model.allocations import Allocation
 from kornel.core.model.domains import Domain, DomainPath, Topology
-from kornel.core.model.nodes import Node
 from kornel.core.model.shapes import Pairs, Shape
+from kornel.core.policies.bound_groups import Bound
 
 MOST_WAYS: Final = 256
 """The most ways that are kept, the most promising first."""
 NODES_AT_ONCE: Final = 200
 """The number of nodes that are counted at once, which takes about two milliseconds."""
-
-
-class Bound(NamedTuple):
-    """The members of one task group that require a domain, and the domains in which others of the group run or hold
-    room.
-
-    Each slice of ``slice_size`` members has to run in one domain of ``depth`` levels.
-    """
-
-    asks: tuple[Allocation, ...]
-    level: str
-    depth: int
-    slice_size: int
-    taken: Mapping[DomainPath, int]
-
-    def admits(self, counts: Mapping[DomainPath, int]) -> bool:
-        """Tells whether the members counted by domain in *counts*, together with those that are there already, need no
-        more slices than the whole group."""
-        size = self.slice_size
-        paths = counts.keys() | self.taken.keys()
-        slices = sum(-(-(counts.get(path, 0) + self.taken.get(path, 0)) // size) for path in paths)
-        return slices <= -(-(len(self.asks) + sum(self.taken.values())) // size)
-
-    def domain_of(self, node: Node) -> Domain | None:
-        """Returns the domain of *node* at the level of the group, or ``None`` if it is in none."""
-        return node.domains[self.depth - 1] if len(node.domains) >= self.depth else None
 
 
 class Way(NamedTuple):
@@ -79,60 +52,13 @@ class _Count(NamedTuple):
     """The largest amount of a single allocation there, by type."""
 
 
-def bind_groups(topology: Topology | None, members: Sequence[Allocation]) -> list[Bound] | str:
-    """Returns the groups among *members* that require a domain, or the name of a level that the topology lacks."""
-    groups: dict[Together, list[Allocation]] = {}
-    for ask in members:
-        said = together_of(ask.spec)
-        if said is not None and said[1].wish == Wish.REQUIRED:
-            groups.setdefault(said, []).append(ask)
-    found: list[Bound] = []
-    for (_, request), asks in groups.items():
-        depth = topology.depth_of(request.level) if topology is not None else None
-        if depth is None:
-            return request.level
-        taken: dict[DomainPath, int] = {}
-        for node in _nodes_of_others(asks):
-            if len(node.domains) >= depth:
-                path = node.domains[depth - 1].path
-                taken[path] = taken.get(path, 0) + 1
-        size = request.slice_size or len(asks) + sum(taken.values())
-        found.append(Bound(tuple(asks), request.level, depth, size, taken))
-    return found
-
-
-def name_domains(topology: Topology | None, places: Mapping[Allocation, Node]) -> str:
-    """Returns the domains in which *places* are for the members that require one, such as "rack a/r7"; empty: none
-    does."""
-    bound = bind_groups(topology, list(places))
-    named = {
-        domain.name: None
-        for group in ([] if isinstance(bound, str) else bound)
-        for domain in [group.domain_of(places[ask]) for ask in group.asks]
-        if domain is not None
-    }
-    return ", ".join(named)
-
-
-def _nodes_of_others(asks: Sequence[Allocation]) -> Iterator[Node]:
-    """Yields the nodes on which others of the task group of *asks* run or hold room."""
-    first, chosen = asks[0], set(asks)
-    for other in (*first.application.allocations.values(), *first.application.asks.values()):
-        if other in chosen or not stand_together(other.spec, first.spec):
-            continue
-        if other.node is not None:
-            yield other.node
-        elif other.reservation is not None:
-            yield other.reservation.node
-
-
 class WayFinder:
     """Finds the ways to divide the groups of one gang over domains, a few nodes at a time."""
 
     def __init__(self, topology: Topology, groups: Sequence[Bound]) -> None:
         self._groups: Final = groups
         self._counts: list[list[_Count]] = [[] for _ in groups]
-        self._left = [(at, domain) for at, group in enumerate(groups) for domain in _domains_for(topology, group)]
+        self._left = [(at, domain) for at, group in enumerate(groups) for domain in group.list_domains(topology)]
         self._left.reverse()
         self.cut_short = False
         """Tells whether there are more ways than are listed."""
@@ -209,13 +135,6 @@ def _join_ways(ways: Iterable[tuple[Way, int]]) -> Way:
         for t, amount in way.room.items():
             room[t] = room.get(t, 0) + amount
     return Way(domains, least, room)
-
-
-def _domains_for(topology: Topology, group: Bound) -> Iterable[Domain]:
-    """Returns the possible domains. If others of a single slice are in a domain already, it is only that one."""
-    if group.taken and group.slice_size >= len(group.asks) + sum(group.taken.values()):
-        return [topology.domains[path] for path in group.taken]
-    return topology.at_depth(group.depth)
 
 
 def _list_shares(group: Bound, counts: Sequence[_Count]) -> Iterator[list[tuple[_Count, int]]]:

@@ -17,12 +17,12 @@ from kornel.core.model.domains import DomainPath
 from kornel.core.model.nodes import Node
 from kornel.core.model.queues import Queue
 from kornel.core.model.shapes import Pairs
+from kornel.core.policies.bound_groups import Bound
 from kornel.core.policies.device_sharing import search_sharing
 from kornel.core.policies.view import PartitionView
 from kornel.core.preemption.entitlement import Entitlement
 from kornel.core.preemption.gang_losses import can_leave_whole, is_bound, members_of
 from kornel.core.preemption.guarantee.gangs.devices import SHARING_WORK, assign_devices, devices_after, want_devices
-from kornel.core.preemption.guarantee.gangs.domains import Bound
 from kornel.core.preemption.guarantee.rules.allowances import Terms
 from kornel.core.preemption.guarantee.rules.candidates import Candidates
 from kornel.core.preemption.guarantee.rules.needs import Needs, can_take_claim

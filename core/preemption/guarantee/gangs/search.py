@@ -30,12 +30,13 @@ from kornel.core.model.orders.node_order import NodeOrder
 from kornel.core.model.queues import Queue
 from kornel.core.model.shapes import Pairs, ResourceTypes, Shape
 from kornel.core.policies import gang_nodes
+from kornel.core.policies.bound_groups import Bound, bind_groups
 from kornel.core.policies.gang_nodes import Candidates, Members, take_places
 from kornel.core.policies.view import PartitionView
 from kornel.core.preemption.entitlement import Entitlement, fence_root, find_entitlement
 from kornel.core.preemption.gang_losses import find_whole_gangs, is_bound
 from kornel.core.preemption.guarantee.gangs.devices import DevicesBeside, assign_devices, want_devices
-from kornel.core.preemption.guarantee.gangs.domains import NO_DOMAINS, Bound, Way, WayFinder, bind_groups
+from kornel.core.preemption.guarantee.gangs.domains import NO_DOMAINS, Way, WayFinder
 from kornel.core.preemption.guarantee.gangs.packing import Packing, is_small, key_of_plan
 from kornel.core.preemption.guarantee.gangs.paper import Paper
 from kornel.core.preemption.guarantee.gangs.reach import NODES_AT_ONCE, Reach
