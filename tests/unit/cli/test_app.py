@@ -219,7 +219,7 @@ CLIENT_ONLY = ("grpc", "google.protobuf", "asyncio")
         (
             ["config", "check", "none.yaml"],
             ("kornel.core.process.server", "kornel.core.rest", "sqlalchemy", "starlette"),
-            750,
+            760,
         ),
         (
             ["status", "--grpc", "127.0.0.1:1", "--timeout", "0.1"],
