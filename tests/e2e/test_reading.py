@@ -194,6 +194,24 @@ async def test_what_is_not_there(
     assert caught.value.code() is code
 
 
+@pytest.mark.parametrize(
+    ("method", "request_", "said"),
+    [
+        ("ListNodes", pb.ListNodesRequest(page_size=-1), "page_size -1 is below 0"),
+        ("ListWaits", pb.ListWaitsRequest(limit=-1), "limit -1 is below 0"),
+        ("ListWaits", pb.ListWaitsRequest(by="rack"), "by is 'rack', not one of application, queue, user"),
+        ("ListRefusals", pb.ListRefusalsRequest(limit=-1), "limit -1 is below 0"),
+        ("FindNames", pb.FindNamesRequest(text="n", limit=-1), "limit -1 is below 0"),
+    ],
+)
+async def test_a_number_that_makes_no_sense_is_named(
+    reader: read_pb2_grpc.ReadServiceAsyncStub, method: str, request_: object, said: str
+) -> None:
+    with pytest.raises(grpc.aio.AioRpcError) as caught:
+        await getattr(reader, method)(request_)
+    assert (caught.value.code(), caught.value.details()) == (grpc.StatusCode.INVALID_ARGUMENT, said)
+
+
 async def test_a_drained_node_takes_nothing_new_until_it_is_back(
     shim: tuple[Core, ShimClient],
     reader: read_pb2_grpc.ReadServiceAsyncStub,

@@ -28,15 +28,18 @@ def inflate_bytes(data: bytes | memoryview) -> bytes:
 
 def inflate_sound_part(data: bytes) -> bytes:
     """Returns what stands in *data* before its damage. Raises :class:`UnfoldsTooFar`."""
-    inflater = zlib.decompressobj()
-    most = find_bound(data)
-    found = bytearray()
-    # This goes byte by byte up to the damage, since an error loses everything that the same call has inflated.
-    for at in range(len(data)):
+    inflater, most, found, at, step = zlib.decompressobj(), find_bound(data), bytearray(), 0, 2**16
+    while at < len(data):
+        before = inflater.copy()
         try:
-            found += inflater.decompress(data[at : at + 1])
+            found += inflater.decompress(data[at : at + step])
         except zlib.error:
-            break
+            if step == 1:
+                break
+            # An error loses everything that the same call has inflated: the way to the damage goes byte by byte.
+            inflater, step = before, 1
+            continue
+        at += step
         check_bound(len(found), most)
     return bytes(found)
 

@@ -179,7 +179,7 @@ class ReadService:
         views, named = self._views_of(request.partition), _WAITS_BY.get(request.by)
         if named is None:
             raise InvalidRequest(f"by is {request.by!r}, not one of {', '.join(filter(None, _WAITS_BY))}")
-        size = _page_size(request.limit, _USUAL_FOUND, _MOST_WAITS)
+        size = _page_size(request.limit, _USUAL_FOUND, _MOST_WAITS, "limit")
         test = _make_test(pb.ListApplicationsRequest(queue=request.queue, user=request.user))
         found = await self._lists.make_page(views.application_summaries, sys.maxsize, lambda each: each, test)
         groups: dict[str, list[ApplicationSummary]] = {}
@@ -267,14 +267,14 @@ class ReadService:
         partition = request.partition and self._reader.full_name(request.partition)
         found = self._refusals.newest((kind,) if kind is not None else (), partition)
         counts = {str(each): self._refusals.counts[each] for each in RefusalKind}
-        limit = _page_size(request.limit, len(found), len(found))
+        limit = _page_size(request.limit, len(found), len(found), "limit")
         return pb.ListRefusalsResponse(refusals=await fill_answer(map(encode_refusal, found[:limit])), counts=counts)
 
     async def _find_names(self, request: pb.FindNamesRequest) -> pb.FindNamesResponse:
         views, text = self._views_of(request.partition), request.text.strip()
         if not text or len(text) > _LONGEST_SEARCHED:
             raise InvalidRequest(f"give a text that names contain, of 1 to {_LONGEST_SEARCHED} characters")
-        most = _page_size(request.limit, _USUAL_FOUND, _MOST_FOUND)
+        most = _page_size(request.limit, _USUAL_FOUND, _MOST_FOUND, "limit")
         counts: Counter[str] = Counter()
         found: list[FoundName] = []
         async with self._lists.count_making():
@@ -356,9 +356,9 @@ def _make_test(request: pb.ListApplicationsRequest) -> Callable[[ApplicationSumm
     return passes
 
 
-def _page_size(wanted: int, usual: int, most: int) -> int:
+def _page_size(wanted: int, usual: int, most: int, field: str = "page_size") -> int:
     if wanted < 0:
-        raise InvalidRequest(f"page_size {wanted} is below 0")
+        raise InvalidRequest(f"{field} {wanted} is below 0")
     return min(wanted or usual, most)
 
 

@@ -252,7 +252,8 @@ class ApplicationViews:
 
     def _make_summary(self, application: Application) -> ApplicationSummary:
         resources = self._types.to_resources
-        oldest = min(application.asks.values(), key=lambda ask: ask.created_ns, default=None)
+        waiting = [ask for ask in application.asks.values() if ask.place is not AskPlace.REPLACING]
+        oldest = min(waiting, key=lambda ask: ask.created_ns, default=None)
         return ApplicationSummary(
             application.application_id,
             application.queue.path,
@@ -264,7 +265,7 @@ class ApplicationViews:
             resources(application.placeholder),
             resources(_pending_amounts(application)),
             len(application.allocations),
-            len(application.asks),
+            len(waiting),
             oldest.created_ns if oldest is not None else 0,
             oldest.spec.key if oldest is not None else "",
         )

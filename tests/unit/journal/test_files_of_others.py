@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import os
+import random
 import sqlite3
 import struct
 import tracemalloc
 import zlib
 from collections.abc import Callable
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 
 import pytest
@@ -77,6 +78,23 @@ def test_commands_and_a_start_refuse_a_block_that_unfolds_too_far(path: Path, mo
         assert "it unfolds to more than 1 MiB" in done.output
     with pytest.raises(JournalUnusable, match="it unfolds to more than 1 MiB"):
         open_journal(path)
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_the_sound_part_of_a_block_is_all_before_its_damage(seed: int) -> None:
+    """As somebody finds who gives the inflater one byte after the other, which takes a minute for 20 MiB."""
+    dice = random.Random(seed)
+    damaged = bytearray(zlib.compress(dice.randbytes(dice.choice([10, 1_000, 150_000])), 1))
+    at = dice.randrange(len(damaged))
+    if seed % 2:
+        del damaged[at:]
+    else:
+        damaged[at] ^= 1 << dice.randrange(8)
+    inflater, sound = zlib.decompressobj(), b""
+    with suppress(zlib.error):
+        for byte in damaged:
+            sound += inflater.decompress(bytes([byte]))
+    assert inflating.inflate_sound_part(bytes(damaged)) == sound
 
 
 def test_the_sound_part_of_a_damaged_block_is_bounded_too(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -169,6 +169,15 @@ def test_an_application_tells_what_its_asks_do_not() -> None:
     assert report.remarks[0] == "2 placeholders of task group g timed out: no ask took their places in time"
 
 
+def test_an_ask_whose_placeholder_leaves_for_it_does_not_wait() -> None:
+    """It has its place, so it is neither counted nor named as the oldest."""
+    stage = played("node n1", "app g gang={vcore=1000}", "ask p app=g group=g placeholder", "cycle")
+    stage.play(["ask r app=g group=g", "cycle"])
+    assert explained(stage, "r").state == "Allocated"
+    (summary,) = read(stage.engine, PARTITION, 0).application_summaries()
+    assert (summary.asks, summary.oldest_ask, summary.oldest_ask_ns) == (0, "", 0)
+
+
 def test_a_parent_is_short_of_what_a_smaller_guarantee_keeps_from_it() -> None:
     """G3 of what users report: the parent holds one of its four."""
     stage = played(
