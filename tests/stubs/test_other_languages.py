@@ -18,14 +18,17 @@ ROOT: Final = Path(__file__).resolve().parents[2]
 SECTIONS: Final = (ROOT / "docs" / "other-languages.md").read_text(encoding="utf-8").split("\n## ")
 BUILD_S: Final = 900
 """The most that building takes on a busy machine, with the packages that it has to fetch, and the kit after that."""
-TOOLS: Final = {"Java": {"mvn": "Maven", "javac": "a JDK"}, "TypeScript": {"node": "Node.js", "npm": "npm"}}
+TOOLS: Final = {
+    "Java": {"mvn": "Maven is not installed", "javac": "a JDK is not installed"},
+    "TypeScript": {"node": "Node.js is not installed", "npm": "npm is not installed"},
+}
 
 
 @pytest.mark.parametrize("language", TOOLS)
 def test_the_shim_of_the_page_conforms(language: str, tmp_path: Path) -> None:
-    for program, name in TOOLS[language].items():
+    for program, missing in TOOLS[language].items():
         if shutil.which(program) is None:
-            pytest.skip(f"{name} is not installed")
+            pytest.skip(missing)
     if language == "Java" and (platform.system(), platform.machine()) != ("Linux", "x86_64"):
         pytest.skip("the plugins that the page names are those of linux-x86_64")
     [section] = [each for each in SECTIONS if each.startswith(language)]

@@ -6,7 +6,8 @@ import asyncio
 import io
 import os
 import signal
-from collections.abc import AsyncIterator
+import subprocess
+from collections.abc import AsyncIterator, Sequence
 
 import pytest
 
@@ -54,10 +55,20 @@ async def test_any_text_has_a_verdict(judge: Judge, text: str) -> None:
             await judge.judge_text(text + padding)
 
 
+class Stopped(subprocess.Popen[bytes]):
+    """A process that stands still from its beginning, so that it is still there when it is to be killed."""
+
+    def __init__(self, command: Sequence[str], stdin: int) -> None:
+        super().__init__(command, stdin=stdin)
+        os.kill(self.pid, signal.SIGSTOP)
+
+
 async def begin_reading(judge: Judge) -> tuple[asyncio.Task[Judgement], int]:
-    """Has a text judged that takes long, and returns the process that reads it."""
-    reading = asyncio.create_task(judge.judge_text(GOOD + PADDING * 100))
-    await until(lambda: judge.process.helper is not None and judge.process.helper.pid is not None, "a process")
+    """Has a text judged by a process that stands still, and returns the process."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(subprocess, "Popen", Stopped)
+        reading = asyncio.create_task(judge.judge_text(GOOD + PADDING))
+        await until(lambda: judge.process.helper is not None and judge.process.helper.pid is not None, "a process")
     assert judge.process.helper is not None
     assert judge.process.helper.pid is not None
     return reading, judge.process.helper.pid
