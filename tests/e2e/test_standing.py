@@ -222,8 +222,12 @@ async def test_a_standby_does_not_pause_while_it_is_behind(postgres: Postgres, m
         for number in range(4):
             await place(leader, f"more-{number}")
         monkeypatch.setattr(standby_module, "POLL_S", 10.0**6)
+        journal, part = leader.server.part.journal, standby.server.part.standby
+        assert journal is not None
+        assert part is not None
+        durable = journal.status().last_durable  # A record that comes after the last query is for the next one.
         released.set()
-        await followed(standby, leader)
+        await until(lambda: part.sequence >= durable, "the standby to follow")
 
 
 async def test_a_standby_changes_nothing(postgres: Postgres) -> None:

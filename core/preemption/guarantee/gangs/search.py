@@ -170,6 +170,8 @@ class GangSearch:
                 return None
             if self._ways:
                 self._begin_way(strict, tools.order, self._ways.pop())
+        if self._way is not None and self._seek_again():
+            self._dropping = None
         if self._left and self._failure is None and self._way is not None:
             self._place_next(strict, tools, now_ns)
             return None
@@ -317,6 +319,15 @@ class GangSearch:
 
     def _find_entitlement(self, view: GangView) -> Entitlement | Refusal:
         return find_entitlement(self._whole, GuaranteeMode.STRICT, view.types.names)
+
+    def _seek_again(self) -> bool:
+        """Puts members back whose victims have gone, or leave for others, since a place was found for them, because a
+        search may go on in spite of changes. Returns whether there are any."""
+        stale = [place for place in self._found if any(v.node is None or v.preempted for v in place.victims)]
+        if stale:
+            self._found = [place for place in self._found if place not in stale]
+            self._left += [place.ask for place in stale]
+        return bool(stale)
 
     def _place_next(self, view: GangView, tools: Tools, now_ns: int) -> None:
         """Finds a place for the next member, in the room that the members before it leave."""
