@@ -27,8 +27,8 @@ def find_go() -> str:
 
 def run_go(module: Path, *arguments: str) -> None:
     """Runs ``go`` with *arguments* in *module*, and fails the test with what it printed unless it succeeds."""
-    # A workspace of the machine must not decide what is built, and no folder here is a repository in a container. Without
-    # paths in what is built, the test of the module need not compile everything again.
+    # A workspace of the machine must not decide what is built, and no folder here is a repository in a container.
+    # Without paths in what is built, the test of the module need not compile everything again.
     environment = {**os.environ, "GOWORK": "off", "GOFLAGS": "-mod=readonly -buildvcs=false -trimpath"}
     done = subprocess.run(
         [find_go(), *arguments],
