@@ -9,7 +9,7 @@ import { link, openDetails, setLink } from "../links.js";
 import { Poller } from "../poller.js";
 import { amount, amounts, bare, count, counted, headOf, inUnit, momentOrNone, since, typesOf, unitOf, words } from "../units.js";
 
-const MOST = { waits: 100, nodes: 5_000 };
+const MOST = { waits: 20, nodes: 5_000 };
 
 export class WaitingView {
   constructor() {
