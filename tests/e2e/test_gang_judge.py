@@ -34,6 +34,11 @@ async def test_nobody_saves_a_device_of_which_a_part_is_kept_for_a_gang() -> Non
     await run_worlds([20_261_278])
 
 
+async def test_room_that_victims_make_passes_to_a_more_important_member_of_a_gang() -> None:
+    """The judge allows what spec B.7 says, also where the member prefers a domain."""
+    await run_worlds([20_261_292])
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("part", range(6))
 async def test_many_worlds_of_gangs_are_as_the_rules_say(part: int) -> None:

@@ -69,6 +69,8 @@ class Preemption:
     victims: set[str]
     changes: int
     """How many changes of the world there had been."""
+    nodes: set[str]
+    """Where the victims ran."""
     plan: int = 0
     """The number of the plan of a unit."""
 
@@ -137,6 +139,7 @@ class Course(CallbackHandler):
                 case AskRejected(key=key, reason=reason):
                     self.faults.append(f"{key} was refused: {reason}")
         self.faults += judge_placements(self.books, placed, self.held)
+        self.preemptions = [each for each in self.preemptions if not any(self.took_over(each, task) for task in placed)]
         touched = {task.ask.application_id for task in placed if task.ask.placeholder}
         for number, decision in enumerate(decisions.values()):
             alone = not self.preemptions and not self.victims() and not number and not placed
@@ -156,11 +159,22 @@ class Course(CallbackHandler):
                     task.victim_of = decision.application
             if decision.plan:
                 self.plans.setdefault(decision.plan, (self.changes, set()))[1].update(decision.victims)
+            victims = set(decision.victims)
+            nodes = {task.node for task in map(self.books.find, victims) if task is not None}
             self.preemptions.append(
-                Preemption(decision.ask, decision.application, decision.is_unit, set(decision.victims), self.changes)
+                Preemption(decision.ask, decision.application, decision.is_unit, victims, self.changes, nodes)
             )
         for name in touched:
             self.faults += judge_wholeness(self.books.applications[name])
+
+    def took_over(self, preemption: Preemption, placed: Task) -> bool:
+        """Tells whether the task that was *placed* has the room of *preemption*, because it is more important than the
+        ask of the same leaf for which victims left."""
+        waiting = self.books.find(preemption.ask)
+        if waiting is None or preemption.is_unit or placed.node not in preemption.nodes:
+            return False
+        leaves = {self.books.applications[task.ask.application_id].queue for task in (waiting, placed)}
+        return len(leaves) == 1 and placed.ask.priority > waiting.ask.priority
 
     def note_placement(self, update: Allocated) -> list[Task]:
         task = self.books.find(update.key)
