@@ -130,7 +130,7 @@ func (l *leaderConnection) leader() (*grpc.ClientConn, error) {
 	return l.openLocked(l.chosen)
 }
 
-// Invoke makes a unary call at the leader; once more if the core refuses it because another one leads.
+// Invoke makes a unary call at the leader; once more if another core leads by then.
 func (l *leaderConnection) Invoke(ctx context.Context, method string, request, reply any, options ...grpc.CallOption) error {
 	connection, err := l.leader()
 	if err != nil {
@@ -138,18 +138,29 @@ func (l *leaderConnection) Invoke(ctx context.Context, method string, request, r
 	}
 	var trailer metadata.MD
 	err = connection.Invoke(ctx, method, request, reply, append(slices.Clip(options), grpc.Trailer(&trailer))...)
-	if status.Code(err) != codes.Unavailable || !l.noteLeader(trailer) {
-		return err
-	}
-	limited, cancel := context.WithTimeout(ctx, l.limit)
-	defer cancel()
-	if l.find(limited) != nil {
+	switch {
+	case status.Code(err) == codes.Unavailable && l.noteLeader(trailer):
+		limited, cancel := context.WithTimeout(ctx, l.limit)
+		defer cancel()
+		if l.find(limited) != nil {
+			return err
+		}
+	case status.Code(err) == codes.Canceled && ctx.Err() == nil && l.hasLeft(connection):
+		// Another core has come to lead meanwhile, and the connection was closed under the call.
+	default:
 		return err
 	}
 	if connection, err = l.leader(); err != nil {
 		return err
 	}
 	return connection.Invoke(ctx, method, request, reply, options...)
+}
+
+// hasLeft tells whether a connection was closed because calls go to another core now.
+func (l *leaderConnection) hasLeft(connection *grpc.ClientConn) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.ctx.Err() == nil && l.connections[l.chosen] != connection
 }
 
 // NewStream opens a stream at the leader.
