@@ -233,6 +233,8 @@ def _find_taken(state: PartitionState, ask: Allocation) -> Node | None:
 def _make_way(state: PartitionState, node: Node, ask: Allocation) -> bool:
     """Ends what those save on *node* who stand behind *ask* in the line, the last one first, as far as room may be
     saved there only without it. Returns whether it may."""
+    if _may_save_on(state, node, ask):
+        return True
     behind = [claim for claim in list_behind(state, ask, ask.waits_since_ns) if claim.node is node]
     if not _may_save_on(state, node, ask, behind):
         return False

@@ -358,7 +358,7 @@ def leave_room(waiter: AskGroup | Reservation) -> Room | WaitingRoom | None:
 
 def line_of(group: AskGroup) -> KeyedHeap[AskGroup] | ClassedLine:
     """Returns the line in which room is saved, where *group* stands while no node has room for it, or that of its room
-    if it waits at a limit below which somebody saves."""
+    if it waits at a limit."""
     room = group.parked_at
     if isinstance(room, WaitingRoom) and room.line is not None:
         return room.line

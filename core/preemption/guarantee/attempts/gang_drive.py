@@ -1,10 +1,9 @@
-"""Preemption for a gang as a unit: it decides when a gang may try, carries out the plan, and keeps all places of the
-gang.
+"""Preemption for a gang as a unit: it decides when a gang may try, and finds other places for members that lost theirs.
 
-For a gang that found no open room for all its members, one plan is searched (:mod:`..gangs.search`). No victim is asked
+For a gang that found no open room for all its members, one plan is searched (:mod:`.gang_attempts`). No victim is asked
 to leave before there is a place for every member, the shim has approved all of them, and the laws (:mod:`..gang_laws`)
-and the governor permit the plan. From then on room is held for all members. A member that loses its place gets another
-one; if there is none, all members give up their places. Rules: preemption.md B.11.
+and the governor permit the plan (:mod:`.gang_plans`). From then on room is held for all members. A member that loses
+its place gets another one; if there is none, all members give up their places. Rules: preemption.md B.11.
 """
 
 from __future__ import annotations
