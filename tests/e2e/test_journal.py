@@ -90,22 +90,26 @@ class Shim:
     async def place(self, channel: grpc.aio.Channel, seconds: float, each: int = 7, *, pause_s: float = 0.001) -> None:
         """Sends asks for so many seconds, *each* of them with a message after every pause, and notes what comes back.
 
-        Returns once at least one is placed: on a busy machine that may take longer.
+        Returns once at least one is placed: on a busy machine that may take longer. So the first message is sent
+        however long the stream takes to open.
         """
         scheduler: si_pb2_grpc.SchedulerAsyncStub = si_pb2_grpc.SchedulerStub(channel)
         call = scheduler.UpdateAllocation()
         reading = asyncio.create_task(self.listen(call))
+        await asyncio.wait_for(self.send_asks(call, each), PATIENCE_S)
         try:
             async with asyncio.timeout(seconds):
                 while True:
-                    await call.write(
-                        allocation_request(*(ask(f"ask-{self.sent + n}", "app", vcore=1) for n in range(each)))
-                    )
-                    self.sent += each
                     await asyncio.sleep(pause_s)
+                    await self.send_asks(call, each)
         except TimeoutError:
             await until(lambda: self.heard or reading.done(), "the first ask to be placed")
         reading.cancel()
+
+    async def send_asks(self, call: Any, count: int) -> None:
+        """Sends *count* new asks in one message."""
+        await call.write(allocation_request(*(ask(f"ask-{self.sent + n}", "app", vcore=1) for n in range(count))))
+        self.sent += count
 
     async def place_more(self, channel: grpc.aio.Channel, than: int) -> None:
         """Sends asks until it has heard of more of them *than* so many."""
