@@ -12,7 +12,7 @@ percentage of nodes is reserved by age at any time.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import islice
 from typing import Any, Final
@@ -27,11 +27,19 @@ from kornel.core.model.nodes import Node
 from kornel.core.model.orders.waiting_rooms import is_asleep
 from kornel.core.model.shapes import Shape
 from kornel.core.policies.application_order import application_key
-from kornel.core.policies.claim_order import comes_before, importance_of, line_key
+from kornel.core.policies.claim_order import comes_before, importance_of, line_key, place_in_line
 from kornel.core.policies.queue_order import queue_key
 from kornel.core.state.asks import finding
 from kornel.core.state.asks.reservations import end_reservation, reserve_node
-from kornel.core.state.asks.savings import can_save, give_back, list_behind, may_look_around, may_save, saved_on
+from kornel.core.state.asks.savings import (
+    can_save,
+    find_homes,
+    give_back,
+    list_behind,
+    may_look_around,
+    may_save,
+    saved_on,
+)
 from kornel.core.state.partition_state import PartitionState
 from kornel.core.state.waiting import inquiries, pausing
 from kornel.core.state.waiting.gathering import came_ns, find_least, minimum_members
@@ -46,6 +54,10 @@ NODES_PER_UNIT: Final = 20
 """The number of nodes looked at that count as one decision in the budget of a slice."""
 GROUPS_PER_UNIT: Final = 3
 """The same for the gangs that a round sorts when it begins."""
+
+
+_Placed = tuple[tuple[object, ...], AskGroup | Allocation]
+"""Who waits, with its place in the line in which room is saved."""
 
 
 def wait_for_age(state: PartitionState, ask: Allocation, now_ns: int) -> None:
@@ -82,15 +94,18 @@ def advance_round(state: PartitionState, now_ns: int) -> int:
     if isinstance(waiter, GangUnit):
         round_.left.popleft()
         return _save_for_gang(state, waiter, now_ns)
+    in_domain = isinstance(waiter, AskGroup) and waiter.parked_at is state.waiting_for_domain
     if not _reserve_for_one(state, waiter, now_ns):
         round_.left.popleft()
-    # Most of the cost is sorting all nodes for a shape that is new in this round, so the slice is charged for it.
-    return 1 + (len(round_.candidates) - sorted_before) * (len(state.node_order) // NODES_PER_UNIT)
+    # Most of the cost is sorting all nodes for a shape that is new in this round, or looking for those of a domain, so
+    # the slice is charged for it.
+    walks = len(round_.candidates) - sorted_before + in_domain
+    return 1 + walks * (len(state.node_order) // NODES_PER_UNIT)
 
 
 def _begin_round(state: PartitionState, now_ns: int) -> int:
     round_, line = state.reserving, state.in_line
-    beside: list[tuple[tuple[object, ...], GangUnit | Allocation]] = []
+    beside: list[_Placed] = []
     round_.due_ns = None
     if round_.delay_ns is not None:
         beside = _waiting_beside(state)
@@ -105,7 +120,7 @@ def _begin_round(state: PartitionState, now_ns: int) -> int:
 
 def _line_up(
     state: PartitionState,
-    beside: Sequence[tuple[tuple[object, ...], GangUnit | Allocation]],
+    beside: Sequence[_Placed],
     walk: Iterable[tuple[Any, AskGroup]],
     now_ns: int,
 ) -> Iterator[AskGroup | Allocation]:
@@ -167,15 +182,16 @@ def _reserve_for_one(state: PartitionState, waiter: AskGroup | Allocation, now_n
                     resume_refused(state, ask)
             return False
         candidates, left_out = _candidate_nodes(state, ask.shape), list[Node]()
+        is_home = find_homes(state, ask)
         found = None
         while candidates and found is None:
             node = candidates.popleft()
-            if node.node_id in (ask.refused or ()):
+            if node.node_id in (ask.refused or ()) or not is_home(node):
                 left_out.append(node)
             elif node in state.node_order and _may_save_on(state, node, ask):
                 found = node
         candidates.extendleft(reversed(left_out))  # Others of this size may save room there.
-        found = found or _find_taken(state, ask)
+        found = found or _find_taken(state, ask, is_home)
         if found is not None:
             _reserve(state, ask, found, now_ns)
         return found is not None
@@ -214,18 +230,19 @@ def keep_room(state: PartitionState, left: Reservation, now_ns: int) -> None:
         or node not in state.node_order
     ):
         return
-    if may_save(state, ask) and can_save(node, ask, saved_on(node)):
+    if may_save(state, ask) and can_save(node, ask, saved_on(node)) and find_homes(state, ask)(node):
         save_room(state, ask, node, now_ns)
 
 
-def _find_taken(state: PartitionState, ask: Allocation) -> Node | None:
+def _find_taken(state: PartitionState, ask: Allocation, is_home: Callable[[Node], bool]) -> Node | None:
     """Returns the node on which room may be saved for *ask* once those lose theirs who stand behind it in the line, the
     last one first; ``None``: on none."""
     ended: list[Reservation] = []
     for claim in list_behind(state, ask, ask.waits_since_ns):
         ended.append(claim)
-        node, refused = claim.node, ask.refused or ()
-        if node in state.node_order and node.node_id not in refused and _may_save_on(state, node, ask, ended):
+        node = claim.node
+        allowed = node in state.node_order and node.node_id not in (ask.refused or ()) and is_home(node)
+        if allowed and _may_save_on(state, node, ask, ended):
             return node
     return None
 
@@ -265,7 +282,8 @@ def _decide_reservation(
     # Since the question was sent, the node, the quotas or the ask may have changed, so all conditions are tested again.
     sound = may_save(state, ask) and state.reserving.more_may_be_saved(len(state.nodes))
     waits = may_look_around(ask) or _waits_for_room(state, ask.group)
-    if sound and waits and node in state.node_order and _make_way(state, node, ask):
+    sound = sound and node in state.node_order and find_homes(state, ask)(node)
+    if sound and waits and _make_way(state, node, ask):
         save_room(state, ask, node, now_ns)
     else:
         state.reserving.call_round(now_ns)
@@ -276,10 +294,11 @@ def _drop_question(ask: Allocation) -> None:
 
 
 def _waits_for_room(state: PartitionState, group: AskGroup | None) -> bool:
-    """Tells whether no node has room for the asks of *group*, and whether nothing else keeps them waiting."""
+    """Tells whether no node, or domain, has room for the asks of *group*, and whether nothing else keeps them
+    waiting."""
     if group is None or not is_asleep(group) or group.application.backoff_until_ns:
         return False
-    return group.parked_at is state.no_room.get(group.shape)
+    return group.parked_at is state.waiting_for_domain or group.parked_at is state.no_room.get(group.shape)
 
 
 def _in_order(group: AskGroup) -> Iterator[Allocation]:
@@ -289,11 +308,13 @@ def _in_order(group: AskGroup) -> Iterator[Allocation]:
     yield from group.asks()[1:]
 
 
-def _waiting_beside(state: PartitionState) -> list[tuple[tuple[object, ...], GangUnit | Allocation]]:
-    """Returns the gangs that have not enough room, and the asks that were refused on every node with room, each with
-    its place in the line in which the other asks stand."""
-    found: list[tuple[tuple[object, ...], GangUnit | Allocation]] = []
+def _waiting_beside(state: PartitionState) -> list[_Placed]:
+    """Returns the gangs that have not enough room, the groups that require a domain, and the asks that were refused on
+    every node with room, each with its place in the line in which the other asks stand."""
+    found: list[_Placed] = []
     if state.reserving.more_may_be_saved(len(state.nodes)):
+        waiting = [waiter for waiter in state.waiting_for_domain if isinstance(waiter, AskGroup)]
+        found += [(place_in_line(group), group) for group in waiting]
         found += [(line_key(ask), ask) for ask in filter(may_look_around, refused_asks(state))]
     for room in state.gangs.rooms.values():
         for unit in [waiter for waiter in room.waiters if isinstance(waiter, GangUnit)]:

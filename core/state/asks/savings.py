@@ -7,11 +7,12 @@ whenever one of them may have changed.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
 
 from kornel.core.domain.application_states import AppState
 from kornel.core.domain.ask_places import AskPlace
+from kornel.core.domain.topology import Wish
 from kornel.core.model.allocations import Allocation, Reservation
 from kornel.core.model.applications import Application
 from kornel.core.model.claims import by_node
@@ -20,9 +21,9 @@ from kornel.core.model.nodes import Node
 from kornel.core.model.queues import Queue
 from kornel.core.model.shapes import Pairs, Vector, holds_pairs, unbook_amounts
 from kornel.core.model.users import Account
-from kornel.core.policies.claim_order import comes_before, line_key
+from kornel.core.policies.claim_order import comes_before, line_key, stands_before
 from kornel.core.policies.device_choice import count_left
-from kornel.core.state.asks import finding, questions
+from kornel.core.state.asks import finding, group_domains, questions
 from kornel.core.state.asks.reservations import end_reservation
 from kornel.core.state.books import device_books, ledger
 from kornel.core.state.partition_state import PartitionState
@@ -40,9 +41,9 @@ def may_save(state: PartitionState, ask: Allocation) -> bool:
 
 def may_look_around(ask: Allocation) -> bool:
     """Tells whether *ask*, refused by the shim on every node with room, waits for another one, and saves none yet."""
-    application, bound = ask.application, ask.spec.required_node or ask.spec.topology is not None
+    application = ask.application
     served = not application.backoff_until_ns and application.state not in UNSERVED
-    return ask.place is AskPlace.REFUSED and ask.reservation is None and served and not bound
+    return ask.place is AskPlace.REFUSED and ask.reservation is None and served and not ask.spec.required_node
 
 
 def can_save(node: Node, ask: Allocation, before: Iterable[Reservation]) -> bool:
@@ -50,7 +51,7 @@ def can_save(node: Node, ask: Allocation, before: Iterable[Reservation]) -> bool
     *before*.
 
     Load of other schedulers and pods that must run on the node stay. On a node where only members of its own gang run,
-    the ask would wait for these.
+    or of its group that requires a domain, the ask would wait for these.
     """
     before, request = list(before), ask.shape.devices
     left = room_to_save(node, before)
@@ -58,7 +59,38 @@ def can_save(node: Node, ask: Allocation, before: Iterable[Reservation]) -> bool
         return False
     if request is not None and not count_left(node, before, request):
         return False
-    return not ask.spec.task_group or not _is_of_own_gang(node, ask)
+    return not _is_of_own_group(node, ask)
+
+
+def find_homes(state: PartitionState, ask: Allocation) -> Callable[[Node], bool]:
+    """Returns what tells whether a node is in a domain in which *ask* may save room: on any, unless its group requires
+    a domain; otherwise where others of it run or hold room, or else where all that wait, or a slice of them, could have
+    room once everybody had ended who may end, beside what those before it in the line save there."""
+    found = group_domains.open_domains(state, ask, group_domains.count_missing(ask))
+    if found is None:
+        return lambda _: True
+    domains, wanted = found
+    known = dict.fromkeys(domains, True) if wanted <= 1 else {}
+
+    def is_home(node: Node) -> bool:
+        domain = next((each for each in node.domains if each in domains), None)
+        if domain is not None and domain not in known:
+            nodes = [
+                each for each in domain.nodes if each in state.node_order and each.node_id not in (ask.refused or ())
+            ]
+            known[domain] = sum(_count_places(each, ask) for each in nodes) >= wanted
+        return domain is not None and known[domain]
+
+    return is_home
+
+
+def _count_places(node: Node, ask: Allocation) -> int:
+    """Returns how many asks such as *ask* could have room on *node* once everybody had ended who may end, beside the
+    saved claims of those before it in the line."""
+    before = [claim for claim in saved_on(node) if stands_before(claim.waiter, ask)]
+    left, request = room_to_save(node, before), ask.shape.devices
+    places = min(max(0, left[t]) // amount for t, amount in ask.shape.pairs if amount)
+    return places if request is None else min(places, count_left(node, before, request))
 
 
 def could_ever_hold(node: Node, ask: Allocation) -> bool:
@@ -119,11 +151,14 @@ def list_behind(state: PartitionState, ask: Allocation, since_ns: int) -> list[R
     return sorted(equal, key=lambda claim: line_key(claim.waiter), reverse=True)
 
 
-def _is_of_own_gang(node: Node, ask: Allocation) -> bool:
+def _is_of_own_group(node: Node, ask: Allocation) -> bool:
+    group, topology = ask.spec.task_group, ask.spec.topology
     running = node.allocations.values()
-    return bool(running) and all(
-        a.application is ask.application and a.spec.task_group == ask.spec.task_group for a in running
-    )
+    if not running or not (group or (topology is not None and topology.wish == Wish.REQUIRED)):
+        return False
+    specs = [allocation.spec for allocation in running if allocation.application is ask.application]
+    ours = [spec for spec in specs if spec.task_group == group and (group or spec.topology == topology)]
+    return len(ours) == len(running)
 
 
 def has_slot(state: PartitionState, ask: Allocation) -> bool:
