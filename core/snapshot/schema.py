@@ -191,6 +191,10 @@ def _line_up(queue: Queue) -> KeyedHeap[AskGroup] | None:
     return line
 
 
+def _has_priorities(group: AskGroup) -> bool:
+    return len({ask.spec.priority for ask in group.unordered_asks()}) > 1
+
+
 def _applications_below(root: Queue) -> list[Application]:
     leaves = [root]
     for above in leaves:
@@ -351,12 +355,14 @@ MODEL: Final = (
     Kept(
         AskGroup,
         "_due_sorted _heap _oldest_ns application due key lent number parked_at scale_ups shape size waits_for",
+        derived={"_mixed": _has_priorities},
     ),
     Kept(UnitId, "application task_group"),
     Kept(
         GangUnit,
         "_due_sorted _heap _oldest_ns application due key lent number parked_at scale_ups shape size waits_for"
         " amounts id lacks refusal",
+        derived={"_mixed": _has_priorities},
     ),
     Kept(
         Application,
