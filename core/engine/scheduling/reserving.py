@@ -57,7 +57,7 @@ GROUPS_PER_UNIT: Final = 3
 
 
 _Placed = tuple[tuple[object, ...], AskGroup | Allocation]
-"""Who waits, with its place in the line in which room is saved."""
+"""An ask or group that waits, behind its place in the line in which room is saved."""
 
 
 def wait_for_age(state: PartitionState, ask: Allocation, now_ns: int) -> None:
