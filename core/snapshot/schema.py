@@ -191,10 +191,6 @@ def _line_up(queue: Queue) -> KeyedHeap[AskGroup] | None:
     return line
 
 
-def _has_priorities(group: AskGroup) -> bool:
-    return len({ask.spec.priority for ask in group.unordered_asks()}) > 1
-
-
 def _applications_below(root: Queue) -> list[Application]:
     leaves = [root]
     for above in leaves:
@@ -354,15 +350,15 @@ MODEL: Final = (
     Kept(ClaimClock, "_looked_ns _missing stalled_ns"),
     Kept(
         AskGroup,
-        "_due_sorted _heap _oldest_ns application due key lent number parked_at scale_ups shape size waits_for",
-        derived={"_mixed": _has_priorities},
+        "_due_sorted _heap _mixed _oldest_ns application due key lent number parked_at scale_ups shape size waits_for",
+        defaults={"_mixed": True},
     ),
     Kept(UnitId, "application task_group"),
     Kept(
         GangUnit,
-        "_due_sorted _heap _oldest_ns application due key lent number parked_at scale_ups shape size waits_for"
+        "_due_sorted _heap _mixed _oldest_ns application due key lent number parked_at scale_ups shape size waits_for"
         " amounts id lacks refusal",
-        derived={"_mixed": _has_priorities},
+        defaults={"_mixed": True},
     ),
     Kept(
         Application,

@@ -132,24 +132,33 @@ def nodes_for_victims(state: PartitionState, ask: Allocation) -> list[Node] | No
 
     For a group that requires a domain they are those of the domains where members of it are, or else of the domains in
     which all members find room once there is one more place. Otherwise a victim would leave for one member where the
-    others have no room.
+    others have no room. What members save by age is no room yet.
     """
+    return _nodes_of_domains(state, ask, count_missing(ask) + _count_savers(state, ask), saved=False)
+
+
+def nodes_on_loan(state: PartitionState, ask: Allocation) -> list[Node] | None:
+    """Returns the nodes on which *ask* may use room that is saved for others; ``None``: on any. They are those of
+    :func:`nodes_for_victims`, or of the domains where others of its group save room."""
     return _nodes_of_domains(state, ask, count_missing(ask))
 
 
-def _nodes_of_domains(state: PartitionState, ask: Allocation, missing: int) -> list[Node] | None:
+def _nodes_of_domains(state: PartitionState, ask: Allocation, missing: int, *, saved: bool = True) -> list[Node] | None:
     """Returns the nodes of the domains where members of the group of *ask* are, or else of those with room for one less
-    than *missing*; ``None``: the group requires no domain."""
-    found = open_domains(state, ask, missing)
+    than *missing*; ``None``: the group requires no domain. *saved*: as for :func:`count_taken`."""
+    found = open_domains(state, ask, missing, saved=saved)
     if found is None:
         return None
     domains, wanted = found
     return [node for domain in domains if not wanted or room_in(domain, ask) >= wanted - 1 for node in domain.nodes]
 
 
-def open_domains(state: PartitionState, ask: Allocation, missing: int) -> tuple[list[Domain], int] | None:
+def open_domains(
+    state: PartitionState, ask: Allocation, missing: int, *, saved: bool = True
+) -> tuple[list[Domain], int] | None:
     """Returns the domains where members of the group of *ask* run or hold room, and 0; or else all, and how many of
-    those *missing* one of them has to hold; ``None``: the group requires no domain."""
+    those *missing* one of them has to hold; ``None``: the group requires no domain. *saved*: as for
+    :func:`count_taken`."""
     request, topology = ask.spec.topology, state.topology
     if request is None or request.wish != Wish.REQUIRED or ask.spec.required_node:
         return None
@@ -157,7 +166,7 @@ def open_domains(state: PartitionState, ask: Allocation, missing: int) -> tuple[
     if topology is None or depth is None:
         return [], 0
     size = request.slice_size
-    begun = {path for path, count in count_taken(state, ask, depth).items() if not size or count % size}
+    begun = {path for path, count in count_taken(state, ask, depth, saved=saved).items() if not size or count % size}
     domains = [domain for domain in topology.at_depth(depth) if not begun or domain.path in begun]
     return domains, 0 if begun else min(size or missing, missing)
 

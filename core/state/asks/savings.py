@@ -138,17 +138,60 @@ def saved_on(node: Node) -> list[Reservation]:
     return [] if claims is None else [reservation for reservation in claims.in_order() if reservation.by_age]
 
 
-def list_behind(state: PartitionState, ask: Allocation, since_ns: int) -> list[Reservation]:
+def list_behind(state: PartitionState, ask: Allocation, since_ns: int, *, lesser: bool = False) -> list[Reservation]:
     """Returns what those save by age who are as important as *ask* and have waited for less long than since *since_ns*,
-    the last in the line first: they lose it where *ask*, or its gang, finds no place because of it."""
-    saver = state.gangs.find_saver()
-    claims = [c for c in state.reserving.saved if c.by_age and c.least is None and c.ask.waits_since_ns > since_ns]
-    if saver is not None and ask not in saver.members and came_ns(saver.members) > since_ns:
-        claims += saver.claims()
+    the last in the line first: they lose it where *ask*, or its gang, finds no place because of it. *lesser*: those too
+    whom *ask* comes before."""
+    saver, key = state.gangs.find_saver(), line_key(ask)
+    claims = [(c, c.ask.waits_since_ns) for c in state.reserving.saved if c.by_age and c.least is None]
+    if saver is not None and ask not in saver.members:
+        came = came_ns(saver.members)
+        claims += [(claim, came) for claim in saver.claims()]
+
+    def is_behind(waiter: Allocation, came: int) -> bool:
+        if comes_before(ask, waiter):
+            return lesser and line_key(waiter) > key
+        return came > since_ns and not comes_before(waiter, ask)
+
     # While the shim is asked about a holder, nobody takes its room.
-    free = [claim for claim in claims if claim.ask.place is not AskPlace.HELD]
-    equal = [claim for claim in free if not comes_before(claim.waiter, ask) and not comes_before(ask, claim.waiter)]
-    return sorted(equal, key=lambda claim: line_key(claim.waiter), reverse=True)
+    found = [c for c, came in claims if c.ask.place is not AskPlace.HELD and is_behind(c.waiter, came)]
+    return sorted(found, key=lambda claim: line_key(claim.waiter), reverse=True)
+
+
+def find_in_way(
+    state: PartitionState, ask: Allocation, pairs: Pairs, since_ns: int, *, alone: bool = True
+) -> list[Reservation] | None:
+    """Returns the claims by age of those behind *ask* in the line that have to end, the last one first, so that the
+    bound on claims, queues, users and groups let *pairs* be saved for it, or its gang; ``None``: they do not even then.
+    *alone*: the bound counts."""
+    lost: list[Reservation] = []
+
+    def fits() -> bool:
+        free = sum(claim.least is None for claim in lost)
+        within = not alone or state.reserving.more_may_be_saved(len(state.nodes), free)
+        return within and ledger.saving_is_sound(ask, pairs) and has_slot(state, ask, lost)
+
+    if fits():
+        return lost
+    try:
+        for claim in list_behind(state, ask, since_ns, lesser=True):
+            ledger.unbook_saving(claim.ask)
+            lost.append(claim)
+            if fits():
+                break
+        else:
+            return None
+        for claim in reversed(lost.copy()):  # Whoever is not in the way keeps it.
+            at = lost.index(claim)
+            lost.remove(claim)
+            ledger.book_saving(claim.ask)
+            if not fits():
+                ledger.unbook_saving(claim.ask)
+                lost.insert(at, claim)
+        return lost.copy()
+    finally:
+        for claim in lost:
+            ledger.book_saving(claim.ask)
 
 
 def _is_of_own_group(node: Node, ask: Allocation) -> bool:
@@ -161,13 +204,13 @@ def _is_of_own_group(node: Node, ask: Allocation) -> bool:
     return len(ours) == len(running)
 
 
-def has_slot(state: PartitionState, ask: Allocation) -> bool:
+def has_slot(state: PartitionState, ask: Allocation, without: Collection[Reservation] = ()) -> bool:
     """Tells whether the application of *ask* runs, or could still start if all others started for which room is
-    saved."""
+    saved. *without*: claims that do not count."""
     application = ask.application
     if not _is_new(application):
         return True
-    newcomers = _find_newcomers(state)
+    newcomers = _find_newcomers(state, without)
     return all(
         _count_applications(gate) + len(newcomers.get(gate, set()) - {application}) < gate.max_applications
         for gate in _gates_of(application)
@@ -197,11 +240,14 @@ def _nothing_of(claim: Reservation) -> Pairs:
     return tuple([(t, 0) for t, _ in claim.pairs])
 
 
-def _find_newcomers(state: PartitionState) -> dict[Queue | Account, set[Application]]:
+def _find_newcomers(
+    state: PartitionState, without: Collection[Reservation] = ()
+) -> dict[Queue | Account, set[Application]]:
     """Returns the applications for which room is saved by age and which have yet to start, by queue, user and group
-    that limits their number."""
+    that limits their number. *without*: claims that do not count."""
     found: dict[Queue | Account, set[Application]] = {}
-    for application in {claim.ask.application: None for claim in state.reserving.saved if claim.by_age}:
+    claims = [claim for claim in state.reserving.saved if claim.by_age and claim not in without]
+    for application in {claim.ask.application: None for claim in claims}:
         for gate in _gates_of(application) if _is_new(application) else ():
             found.setdefault(gate, set()).add(application)
     return found
