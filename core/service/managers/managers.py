@@ -214,9 +214,15 @@ class Managers:
         if not rm_id or self.most == 1:
             return self.first
         vacant = [place for place in self._places if place.vacant]
-        if len(vacant) == len(self._places):
-            return self.first
         assert self._make is not None
+        if len(vacant) == len(self._places):
+            before = self.first
+            if before.served or not before.meant_for:
+                return before
+            # It keeps the configurations with which another manager was refused, and nothing that was in force.
+            self.add_place(self._make())
+            self._give_up(before, ManagerGone("another resource manager has taken the place; register again"))
+            return self.first
         if len(self._places) >= self.most:
             if not vacant:
                 names = ", ".join(repr(place.rm_id or place.meant_for) for place in self._places)
