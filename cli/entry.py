@@ -44,8 +44,7 @@ def main() -> None:
 
 
 def answer_health_check(arguments: Sequence[str]) -> bool:
-    """Print whether the core serves, if the command is ``kornel health`` with options only about the connection. Exits
-    1 if it does not.
+    """Print whether the core serves, and exit 1 if not, for a ``kornel health`` with options only about the connection.
 
     Returns whether it did; any other command, and any other answer of the core, is left to the full command.
     """
