@@ -55,7 +55,7 @@ TERMS = words(
     " keys values update flush connect register unregister send receive encode decode parse render dump load handle"
     # The field's.
     " admits allocate bind claim reserve unreserve release preempt schedule audit drain resize explain validate commit"
-    " rollback apply cycle submit withdraw"
+    " rollback apply cycle submit withdraw scale adapt"
     # Subcommands, which are named after what is typed.
     " serve status queues nodes applications asks users top events watch config history preemptions reservations bench"
     " version scenarios trace demo generate check preview show diff ask quota priority health apps configs certificate"
