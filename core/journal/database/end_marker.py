@@ -25,7 +25,7 @@ _MAGIC: Final = b"kornelE1"
 _SLOT: Final = struct.Struct("<8s8qi")
 _CHECKSUM: Final = struct.Struct("<I")
 SLOT_BYTES: Final = 256 * 1024
-"""The room of a slot. Larger blocks are not kept in it; their marker is written after them, which takes a flush more."""
+"""The room of a slot. Larger blocks are not kept in it; their marker is written after them, with a flush of its own."""
 
 _NO_PAYLOAD: Final = -1
 _SUFFIX: Final = ".end"
