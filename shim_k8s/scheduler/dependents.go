@@ -82,10 +82,14 @@ func (d *dependents) hasClaims(key string) bool {
 }
 
 // reported returns the keys of all pods that were reported and have not been released.
-func (d *dependents) reported() []string {
+func (d *dependents) reported() map[string]bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return slices.Collect(maps.Keys(d.known))
+	found := make(map[string]bool, len(d.known))
+	for key := range d.known {
+		found[key] = true
+	}
+	return found
 }
 
 // mayDepend tells whether the core may wait for the placement of the pod, which may be gone.

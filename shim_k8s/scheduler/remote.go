@@ -211,8 +211,8 @@ func (r *Remote) UpdateConfiguration(request *si.UpdateConfigurationRequest) err
 // Unconfirmed returns the releases for which the core waits until the shim has stopped the pods.
 func (r *Remote) Unconfirmed() []*si.AllocationRelease { return r.unconfirmed.list() }
 
-// Reported returns the keys of all pods that the shim has reported and not released.
-func (r *Remote) Reported() []string { return r.dependents.reported() }
+// Reported returns the keys of all pods that the shim has reported and that the core has not dropped.
+func (r *Remote) Reported() map[string]bool { return r.dependents.reported() }
 
 // Repeat hands a release that the core waits for to the shim once more.
 func (r *Remote) Repeat(release *si.AllocationRelease) {
@@ -338,6 +338,9 @@ func (d *decisions) receive(update kornel.Update) {
 		release := kornel.ReleaseOf(update.ApplicationID, update.Key, update.Termination)
 		release.Message = update.Message
 		d.unconfirmed.note(release)
+		if update.Termination == si.TerminationType_STOPPED_BY_RM {
+			d.dependents.forget(update.Key) // with its node, for instance
+		}
 		d.tellAllocation(&si.AllocationResponse{Released: []*si.AllocationRelease{release}})
 		d.counts.released.Add(1)
 	case kornel.AskRejected:

@@ -29,14 +29,15 @@ const (
 // A Repairer does what the shim could not do because the API server did not answer, and would not do before its next start.
 // The shim tries to bind a pod once: if that fails, it gives the pod up. It tries to delete a victim once: if that fails,
 // the core waits for ever. And it drops a pod that comes while its application is being completed. A Repairer looks for
-// such pods, reads each from the API server, and gives it to the shim as if it were new. It also ends pods that went unseen
-// and whose names others have by now: if the watch was cut, the shim takes these for changes of the former.
+// such pods, reads each from the API server, and gives it to the shim as if it were new. So it does with pods that the core
+// dropped with their node, if the node was made again. It also ends pods that went unseen and whose names others have by now:
+// if the watch was cut, the shim takes these for changes of the former.
 type Repairer struct {
 	// Context returns the shim's context, which holds its applications and tasks.
 	Context func() *cache.Context
 	Clients kubernetes.Interface
 	// Reported returns the UIDs of the pods that the core knows.
-	Reported func() []string
+	Reported func() map[string]bool
 	// Unconfirmed returns the releases that the core waits for, and Repeat hands one of them to the shim again.
 	Unconfirmed func() []*si.AllocationRelease
 	Repeat      func(*si.AllocationRelease)
@@ -45,6 +46,7 @@ type Repairer struct {
 	Logger   *slog.Logger
 
 	unbound  kubecache.Store
+	reported map[string]bool // what Reported returned last
 	suspects map[string]*suspect
 }
 
@@ -83,6 +85,7 @@ func (r *Repairer) Run(ctx context.Context) {
 }
 
 func (r *Repairer) look(ctx context.Context, now time.Time) {
+	r.reported = r.Reported()
 	for _, found := range r.unbound.List() {
 		if pod := found.(*v1.Pod); r.wasGivenUp(pod, false) && r.isDue(string(pod.UID), now) {
 			r.takeUp(ctx, pod)
@@ -114,7 +117,7 @@ func (r *Repairer) look(ctx context.Context, now time.Time) {
 // findNamesakes returns the pods in the shim's cache of which another one has the name. All but one are gone.
 func (r *Repairer) findNamesakes() []*v1.Pod {
 	names := map[string][]*v1.Pod{}
-	for _, uid := range r.Reported() {
+	for uid := range r.reported {
 		if pod := r.Context().GetSchedulerCache().GetPod(uid); pod != nil {
 			name := pod.Namespace + "/" + pod.Name
 			names[name] = append(names[name], pod)
@@ -179,7 +182,9 @@ func (r *Repairer) wasGivenUp(pod *v1.Pod, bound bool) bool {
 	case states.Rejected, states.Killed, states.Failed, states.Completed:
 		return true
 	case states.Bound:
-		return !bound // the shim believes that it bound the pod, but it is not bound according to the API server
+		// The shim believes that it bound the pod, but it is not bound according to the API server; or the core has dropped the
+		// pod together with its node, which was made again.
+		return !bound || !r.reported[string(pod.UID)]
 	}
 	return false
 }
@@ -191,7 +196,7 @@ func (r *Repairer) takeUp(ctx context.Context, pod *v1.Pod) {
 		return
 	}
 	shim := r.Context()
-	if known := shim.GetApplication(utils.GetApplicationIDFromPod(pod)); known != nil && fresh.Spec.NodeName != "" {
+	if known := shim.GetApplication(utils.GetApplicationIDFromPod(pod)); known != nil && fresh.Spec.NodeName != "" && r.reported[string(pod.UID)] {
 		if task := known.GetTask(string(pod.UID)); task != nil && task.GetTaskState() == cache.TaskStates().Bound && task.GetNodeName() == fresh.Spec.NodeName {
 			return // it has been bound meanwhile
 		}
