@@ -350,13 +350,15 @@ MODEL: Final = (
     Kept(ClaimClock, "_looked_ns _missing stalled_ns"),
     Kept(
         AskGroup,
-        "_due_sorted _heap _oldest_ns application due key lent number parked_at scale_ups shape size waits_for",
+        "_due_sorted _heap _mixed _oldest_ns application due key lent number parked_at scale_ups shape size waits_for",
+        defaults={"_mixed": True},
     ),
     Kept(UnitId, "application task_group"),
     Kept(
         GangUnit,
-        "_due_sorted _heap _oldest_ns application due key lent number parked_at scale_ups shape size waits_for"
+        "_due_sorted _heap _mixed _oldest_ns application due key lent number parked_at scale_ups shape size waits_for"
         " amounts id lacks refusal",
+        defaults={"_mixed": True},
     ),
     Kept(
         Application,
