@@ -32,9 +32,14 @@ async def run_worker(scheduler: str, threads: int, memory: str) -> None:
 
 
 async def close_gracefully(worker: Worker) -> None:
-    """Take no further tasks, finish those that run, have their results copied to other workers, and close."""
+    """Take no further tasks, finish those that run, have their results copied to other workers, and close.
+
+    Where no other worker can take the results it closes at once, as they are lost however long it goes on.
+    """
     retire_workers = worker.scheduler.retire_workers
-    await retire_workers(workers=[worker.address], close_workers=False, remove=False)
+    if not await retire_workers(workers=[worker.address], close_workers=False, remove=False):
+        await worker.close(executor_wait=False, reason="notice of kornel-local, and no other worker")
+        return
     while worker.state.all_running_tasks or not await are_results_known(worker):  # noqa: ASYNC110 - there is no event
         await asyncio.sleep(LOOK_AGAIN_S)
     await retire_workers(workers=[worker.address], close_workers=False, remove=True)

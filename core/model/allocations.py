@@ -60,7 +60,8 @@ class NodeRefusal(NamedTuple):
 
     ``of_start``: the ask had been placed there and could not be started, which is remembered until the request ends.
     The ``node`` is left out until ``until_ns`` or, from ``least_ns`` on, until it has other ``changes``: the number of
-    those that may let the shim answer otherwise.
+    those that may let the shim answer otherwise. ``moves``: the number of dependent placements and of their ends, on
+    whatever node.
     """
 
     reason: str
@@ -70,6 +71,7 @@ class NodeRefusal(NamedTuple):
     until_ns: int
     node: Node | None
     changes: int
+    moves: int = 0
 
 
 NONE_REFUSED: Final[dict[str, NodeRefusal]] = {}

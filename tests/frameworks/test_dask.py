@@ -65,6 +65,19 @@ def test_an_urgent_job_takes_a_worker_and_nothing_is_computed_twice(local: Local
     assert cluster.group is None
 
 
+def test_the_last_worker_goes_at_once(local: Local, tmp_path: Path) -> None:
+    """Since nobody can take its results, the urgent job need not wait while it computes more of them."""
+    other = local.shell("sleep 1000", vcore=3000, preemptible=False)
+    local.wait_for_state(other, "running")
+    trace = tmp_path / "trace"
+    with KornelCluster(1, local=Cluster(local.folder)) as cluster, cluster.get_client() as client:
+        futures = client.map(make_task(trace), range(20, 60), pure=False)
+        wait_until(lambda: len(read_trace(trace)) >= 5, "the first tasks to have begun")
+        local.wait(local.shell("true", queue="urgent"))
+        assert len(read_trace(trace)) < 40
+        assert client.gather(futures) == [number * number for number in range(20, 60)]
+
+
 def test_it_scales_with_the_tasks(local: Local, tmp_path: Path) -> None:
     """Up when tasks wait, and down to none when there are none."""
     trace = tmp_path / "trace"

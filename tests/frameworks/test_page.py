@@ -73,8 +73,10 @@ def test_ray(local: Local, ray_folder: Path) -> None:
     port = reserve_port()
     head = ["--head", "--num-cpus", "0", "--port", str(port), "--temp-dir", str(ray_folder), "--block"]
     path = {"PATH": f"{BIN}:{os.environ['PATH']}", "RAY_USAGE_STATS_ENABLED": "0", "HOME": str(ray_folder)}
+    # By default its workers may take the ports that tests reserve.
+    head += ["--min-worker-port", "0", "--max-worker-port", "0", "--ray-client-server-port", str(reserve_port())]
     local.submit(str(BIN / "ray"), "start", *head, "--include-dashboard", "false", environment=path)
-    wait_until(lambda: "Ray runtime started" in local.read_log("1"), "the head")
+    wait_until(lambda: "Ray runtime started" in local.read_log("1"), lambda: local.read_log("1"))
     assert run_program(local, "Ray", f"127.0.0.1:{port}").splitlines()[-1] == ANSWER
     assert {each["state"] for each in local.wait("2")} == {"cancelled"}
     local.request("cancel", names=["1"])
