@@ -18,6 +18,7 @@ FUZZ   ?= 50000
 STEPS  ?= 1000000
 TREES  ?= 20000
 MINUTES ?= 60
+TIMES  ?= 20
 SEED   ?= 0
 
 # Python is started hundreds of times by a run of the tests: what it has compiled is kept, whatever the environment says.
@@ -26,7 +27,7 @@ unexport PYTHONDONTWRITEBYTECODE
 IMAGE    := proto/image.binpb
 
 .DEFAULT_GOAL := help
-.PHONY: help venv runtime demo docs docs-serve changes release picture test test-costs long alone hostile test-go test-stubs test-shim test-kubernetes soak search planted rules fuzz bench bench-baseline lint format types proto proto-go proto-check proto-image lock ci nightly clean
+.PHONY: help venv runtime demo docs docs-serve changes release picture test test-costs long alone hostile failovers outages test-go test-stubs test-shim test-kubernetes soak search planted rules fuzz bench bench-baseline lint format types proto proto-go proto-check proto-image lock ci nightly clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -85,6 +86,9 @@ hostile: venv ## attack served cores, and judge what that costs them, before a r
 
 failovers: venv ## kill three cores at random under a simulated cluster (MINUTES=): the books agree at the end
 	KORNEL_KILLING_MINUTES=$(MINUTES) $(BIN)/python -m pytest $(OPTIONS) -s -m long -k random_kills tests/e2e/test_standby.py
+
+outages: venv ## measure how long shims of three kinds wait when a leader fails, with nothing beside it (TIMES=): a table
+	KORNEL_OUTAGES=$(TIMES) $(BIN)/python -m pytest $(OPTIONS) -s tests/performance/test_outages.py
 
 soak: venv ## do a million random steps and check each (STEPS=, SEED=); failures go to build/
 	$(BIN)/python -m tests.properties.machine --steps $(STEPS) --seed $(SEED)

@@ -46,7 +46,7 @@ def main() -> None:
 
 
 def answer_health_check(arguments: Sequence[str]) -> bool:
-    """Print SERVING if the command is ``kornel health``, with options only about the connection, and the core serves.
+    """Print whether the core serves, and exit 1 if not, for a ``kornel health`` with options only about the connection.
 
     Returns whether it did; any other command, and any other answer of the core, is left to the full command.
     """
@@ -55,15 +55,17 @@ def answer_health_check(arguments: Sequence[str]) -> bool:
     options = read_health_options(arguments, os.environ)
     if options is None:
         return False
-    from kornel.cli.client.health_probe import TlsFiles, probe_serving  # noqa: PLC0415
+    from kornel.cli.client.health_probe import TlsFiles, probe_health  # noqa: PLC0415
 
     tls = TlsFiles(
         *(options.get(name, "") for name in ("KORNEL_CA", "KORNEL_CERT", "KORNEL_KEY", "KORNEL_SERVER_NAME"))
     )
-    serving = probe_serving(options.get("KORNEL_ADDRESS") or "127.0.0.1:50051", tls, LONGEST_PROBE_S)
-    if serving:
-        print("SERVING")
-    return serving
+    said = probe_health(options.get("KORNEL_ADDRESS") or "127.0.0.1:50051", tls, LONGEST_PROBE_S)
+    if said:
+        print(said)
+    if said == "NOT_SERVING":
+        sys.exit(1)
+    return bool(said)
 
 
 def read_health_options(arguments: Sequence[str], environ: Mapping[str, str]) -> dict[str, str] | None:

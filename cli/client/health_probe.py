@@ -1,7 +1,7 @@
 """Asks a core over a plain socket whether it serves, for probes that run every few seconds.
 
 Importing gRPC costs ten times the processor time of the question. So this module implements only as much HTTP/2 as the
-call needs, and understands only the answer SERVING. For any other answer, callers ask again with :mod:`.calls`.
+call needs, and understands only whether a core serves. For any other answer, callers ask again with :mod:`.calls`.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ _FRAME_HEAD: Final = 9
 _MESSAGE_HEAD: Final = 5
 _LONGEST_FRAME: Final = 1 << 14
 _METHOD: Final = "/grpc.health.v1.Health/Check"
-_SERVING: Final = b"\x08\x01"
-"""The field ``status`` of a ``HealthCheckResponse``, with the value SERVING."""
+_STATUSES: Final = {b"\x08\x01": "SERVING", b"\x08\x02": "NOT_SERVING"}
+"""The names of the values of the field ``status`` of a ``HealthCheckResponse``."""
 
 
 class NoPlainAnswer(Exception):
@@ -42,17 +42,15 @@ class TlsFiles:
         self.ca, self.certificate, self.key, self.server_name = ca, certificate, key, server_name
 
 
-def probe_serving(address: str, tls: TlsFiles, timeout_s: float) -> bool:
-    """Returns whether the core at *address* answers SERVING within about *timeout_s*.
-
-    False means that the core is not ready, cannot be reached, or was not understood.
-    """
+def probe_health(address: str, tls: TlsFiles, timeout_s: float) -> str:
+    """Returns what the core at *address* answers within about *timeout_s*: ``SERVING`` or ``NOT_SERVING``. Empty: the
+    core cannot be reached, or was not understood."""
     try:
         with _open_connection(address, tls, timeout_s) as connection:
             connection.sendall(_write_request(_find_authority(address, tls), secured=bool(tls.ca or tls.certificate)))
-            return _read_message(connection) == _SERVING
+            return _STATUSES.get(_read_message(connection), "")
     except (OSError, ValueError, NoPlainAnswer):
-        return False
+        return ""
 
 
 def _open_connection(address: str, tls: TlsFiles, timeout_s: float) -> socket.socket:

@@ -248,9 +248,8 @@ def _open_journal(where: str, *, writing: bool = False) -> Iterator[tuple[Journa
     if settings is None:
         raise refuse_input("the journal is off, so there is nothing to read")
     try:
+        JournalStore(settings.url, PATIENCE_S, read_only=True).open()
         store = JournalStore(settings.url, PATIENCE_S, read_only=not writing)
-        if not writing:
-            store.open()
     except (ImportError, *STORE_ERRORS) as error:
         raise report_failure(error) from error
     try:

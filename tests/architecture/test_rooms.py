@@ -109,7 +109,7 @@ INSIDE: dict[str, dict[str, set[str]]] = {
         "logs": set(),
         "connections": set(),
         "streams": {"connections", "machine", "metrics", "wire"},
-        "calls": {"connections", "machine", "streams", "wire"},
+        "calls": {"connections", "machine", "metrics", "streams", "wire"},
         "callbacks": {"machine", "metrics", "streams", "wire"},
         "runner": {"callbacks", "machine", "metrics", "streams", "wire"},
         "configuration": {"connections", "machine", "runner", "wire"},

@@ -112,7 +112,7 @@ HOUSE = ("core", "cli", "shared")
 BOUNDS = {
     "core": Bounds(0, 0, 0, 0, 0, 50),
     "core/archive": Bounds(0, 0, 0, 10, 0, 3_600),
-    "core/commands": Bounds(0, 0, 0, 3, 0, 1_020),
+    "core/commands": Bounds(0, 0, 0, 3, 0, 1_019),
     "core/config": Bounds(0, 0, 0, 14, 0, 3_407),
     "core/domain": Bounds(0, 0, 0, 3, 0, 2_573),
     "core/engine": Bounds(0, 0, 0, 3.5, 0, 6_800),
@@ -125,7 +125,7 @@ BOUNDS = {
     "core/process": Bounds(0, 0, 0, 5, 0, 1_766),
     "core/rest": Bounds(0, 0, 0, 12, 0, 4_671),
     "core/security": Bounds(0, 0, 0, 9, 0, 2_215),
-    "core/service": Bounds(0, 0, 0, 10, 0, 12_072),
+    "core/service": Bounds(0, 0, 0, 10, 0, 12_074),
     "core/snapshot": Bounds(0, 0, 0, 5, 0, 1_448),
     "core/state": Bounds(0, 0, 0, 3.5, 0, 8_000),
     "core/telling": Bounds(0, 0, 0, 6, 0, 9_555),

@@ -116,6 +116,10 @@ def check_ports(kinds: Mapping[str, Manifest], container: Manifest, options: Map
     ServerSettings(address=options["--grpc"], version="", rest_address=options["--rest-address"])
     assert {port["targetPort"] for port in kinds["Service"]["spec"]["ports"]} == ports.keys()
     live, ready = container["livenessProbe"], container["readinessProbe"]
+    if any(each["name"] == "KORNEL_JOURNAL" and "valueFrom" in each for each in container["env"]):
+        # The Service has to lead to whichever core leads.
+        assert (ready["periodSeconds"], ready["failureThreshold"]) == (1, 1)
+        assert ready["timeoutSeconds"] <= 2
     if "--tls-client-ca" in options:
         assert live["tcpSocket"] == {"port": "https"}
         assert ready["exec"]["command"][0] == "kornel"

@@ -53,9 +53,12 @@ EVERYTHING = {
     "priorityClassName": "system-cluster-critical",
 }
 SHARED = {**PLAIN, "journal": {"secretName": "kornel-database", "replicas": 3}}
+SHARED_WITH_CERTIFICATES = {**SHARED, "tls": EVERYTHING["tls"]}
 NO_POLICY = {**PLAIN, "networkPolicy": {"enabled": False}, "persistence": {"existingClaim": "mine"}}
 VALUES = pytest.mark.parametrize(
-    "values", [PLAIN, EVERYTHING, NO_POLICY, SHARED], ids=["plain", "everything", "other-claim", "shared"]
+    "values",
+    [PLAIN, EVERYTHING, NO_POLICY, SHARED, SHARED_WITH_CERTIFICATES],
+    ids=["plain", "everything", "other-claim", "shared", "shared-with-certificates"],
 )
 
 

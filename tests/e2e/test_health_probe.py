@@ -15,7 +15,7 @@ import grpc
 import pytest
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 
-from kornel.cli.client.health_probe import TlsFiles, probe_serving
+from kornel.cli.client.health_probe import TlsFiles, probe_health
 from kornel.cli.connection_options import OF_A_COMMAND, OF_THE_WHOLE
 from kornel.cli.entry import HEALTH_OPTIONS, read_health_options
 from tests.e2e.security.test_commands import succeed
@@ -108,20 +108,24 @@ def test_a_secured_core_is_found_without_grpc(tmp_path: Path) -> None:
         options = (f"--ca={ca}", f"--cert={own[0]}", f"--key={own[1]}")
         said, _, costly = probe(*options, "--server-name=localhost", "health", "--grpc", address)
         assert (said, costly) == ("SERVING", "[]")
-        assert probe_serving(address, TlsFiles(ca, *own, "localhost"), PATIENCE_S)
-        assert not probe_serving(address, TlsFiles(ca, *own, "elsewhere.example.org"), PATIENCE_S)
-        assert not probe_serving(address, TlsFiles(ca, server_name="localhost"), PATIENCE_S)
-        assert not probe_serving(address, TlsFiles(), PATIENCE_S)
+        assert probe_health(address, TlsFiles(ca, *own, "localhost"), PATIENCE_S)
+        assert not probe_health(address, TlsFiles(ca, *own, "elsewhere.example.org"), PATIENCE_S)
+        assert not probe_health(address, TlsFiles(ca, server_name="localhost"), PATIENCE_S)
+        assert not probe_health(address, TlsFiles(), PATIENCE_S)
 
 
 def test_an_unready_core_is_told_from_one_that_serves() -> None:
-    """The whole command then says what the core reports, and fails."""
+    """Also without gRPC, since probes ask a core that stands by as often. Of other states the whole command tells."""
     with answering(health_pb2.HealthCheckResponse.SERVING) as address:
-        assert probe_serving(address, TlsFiles(), PATIENCE_S)
+        assert probe_health(address, TlsFiles(), PATIENCE_S) == "SERVING"
     with answering(health_pb2.HealthCheckResponse.NOT_SERVING) as address:
-        assert not probe_serving(address, TlsFiles(), PATIENCE_S)
+        assert probe_health(address, TlsFiles(), PATIENCE_S) == "NOT_SERVING"
         done = kornel("health", "--grpc", address)
         assert (done.returncode, done.stdout) == (1, "NOT_SERVING\n")
+    with answering(health_pb2.HealthCheckResponse.UNKNOWN) as address:
+        assert not probe_health(address, TlsFiles(), PATIENCE_S)
+        done = kornel("health", "--grpc", address)
+        assert (done.returncode, done.stdout) == (1, "UNKNOWN\n")
 
 
 def test_an_error_of_the_server_is_no_answer() -> None:
@@ -129,7 +133,7 @@ def test_an_error_of_the_server_is_no_answer() -> None:
     server = grpc.server(futures.ThreadPoolExecutor(1))
     port = server.add_insecure_port("127.0.0.1:0")
     server.start()
-    assert not probe_serving(f"127.0.0.1:{port}", TlsFiles(), PATIENCE_S)
+    assert not probe_health(f"127.0.0.1:{port}", TlsFiles(), PATIENCE_S)
     server.stop(None).wait()
 
 
@@ -145,7 +149,7 @@ def test_an_error_of_the_server_is_no_answer() -> None:
 )
 def test_what_is_no_grpc_is_no_answer(answer: bytes) -> None:
     with saying(answer) as address:
-        assert not probe_serving(address, TlsFiles(), PATIENCE_S)
+        assert not probe_health(address, TlsFiles(), PATIENCE_S)
 
 
 def test_nobody_there_is_said_by_the_whole_command() -> None:

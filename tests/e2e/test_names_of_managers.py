@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from contextlib import suppress
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 from urllib.parse import quote
 
 import grpc
@@ -15,10 +15,21 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from kornel.core.domain.names import bare_partition_name, full_partition_name, manager_name_flaw
+from kornel.core.service.callbacks.event_feed import INTERVAL_NS
 from kornel.si.v1 import si_pb2 as si
-from kornel.v1 import configuration_pb2, configuration_pb2_grpc, read_pb2, read_pb2_grpc
+from kornel.v1 import (
+    callback_pb2,
+    callback_pb2_grpc,
+    configuration_pb2,
+    configuration_pb2_grpc,
+    events_pb2,
+    events_pb2_grpc,
+    read_pb2,
+    read_pb2_grpc,
+)
 from tests.e2e.harness import (
     CONFIG,
+    Conversation,
     Core,
     allocation_request,
     application_request,
@@ -31,6 +42,7 @@ from tests.e2e.harness import (
 )
 from tests.e2e.test_several_managers import managing, status_of
 from tests.examples import mark_rest_long
+from tests.exposition import parse
 from tests.patience import PATIENCE_S
 
 NAMES: Final = st.text(st.sampled_from("ab[]\ufffd/. \n\x00A"), max_size=7)
@@ -147,8 +159,19 @@ class Intruder:
             await streams.allocations.send(release_request(released, rm_id=self.rm_id))
 
 
-async def live_through(victim: str, seed: int, *, alone: bool) -> list[str]:
-    """Returns everything that *victim* hears, and what is shown of it, beside another manager or *alone*."""
+class Lived(NamedTuple):
+    """What came of a manager's life.
+
+    shown  all that it hears, its events included, and what is shown of it
+    feed   the events of the whole core, which name no manager
+    """
+
+    shown: list[str]
+    feed: list[str]
+
+
+async def live_through(victim: str, seed: int, *, alone: bool) -> Lived:
+    """Returns what comes of the life of *victim* beside another manager, or *alone*."""
     shown: list[Any] = []
     async with running_core(rest_address="127.0.0.1:0") as core:
         intruder = Intruder(core, victim, random.Random(seed))
@@ -159,7 +182,11 @@ async def live_through(victim: str, seed: int, *, alone: bool) -> list[str]:
 
         await intrude()
         await core.register(victim)
-        async with open_streams(core) as streams:
+        callbacks = callback_pb2_grpc.CallbackServiceStub(core.channel).Attach()
+        async with open_streams(core) as streams, Conversation.open(callbacks) as told:
+            wanted = callback_pb2.Subscription(rm_id=victim, events=True)
+            await told.send(callback_pb2.AttachRequest(subscription=wanted))
+            await told.receive()
             await streams.nodes.send(node_request(create(f"n-{OURS}"), create(f"n-{OURS}"), rm_id=victim))
             shown += await streams.nodes.entries(2)
             await intrude()
@@ -174,9 +201,37 @@ async def live_through(victim: str, seed: int, *, alone: bool) -> list[str]:
             shown += await read_all(core, f"[{victim}]default")
             shown += (await status_of(core, rm_id=victim)).partitions
             shown += await read_pages(core, f"[{victim}]default")
+            shown += await read_metrics(core, victim)
+            feed = await read_events(core)
+            core.clock.advance(INTERVAL_NS)
+            await core.settle()
+            shown += [event for response in told.got for event in response.events]
     for entry in intruder.heard:
         assert "nobody" not in str(entry)
-    return [str(entry) for entry in shown]
+    return Lived([str(entry) for entry in shown], feed)
+
+
+async def read_events(core: Core) -> list[str]:
+    """Returns the events of the whole core, without their numbers."""
+    request = events_pb2.WatchEventsRequest(newest=100_000, stored_only=True)
+    async with Conversation.open(events_pb2_grpc.EventServiceStub(core.channel).WatchEvents(request)) as stream:
+        await stream.end()
+        return [str(event.record) for response in stream.got for event in response.events]
+
+
+async def read_metrics(core: Core, victim: str) -> list[str]:
+    """Returns the samples that name the partition of *victim*, or that manager itself."""
+    async with httpx.AsyncClient(base_url=f"http://{core.server.rest_address}", timeout=PATIENCE_S) as http:
+        samples = [(sample, dict(sample.labels)) for sample in parse((await http.get("/ws/v1/metrics")).text)]
+    full = f"[{victim}]default"
+    names = {labels.get("partition") for _, labels in samples}
+    own = full if full in names else "default"
+    found = []
+    for sample, labels in samples:
+        if own == labels.get("partition") or victim == labels.get("manager"):
+            labels = {name: "default" if value == own else value for name, value in labels.items()}  # noqa: PLW2901
+            found.append(f"{sample.name} {labels} {sample.value}")
+    return found
 
 
 async def read_all(core: Core, partition: str) -> list[Any]:
@@ -212,5 +267,7 @@ def test_nothing_of_one_manager_shows_in_another_one(seed: int) -> None:
     victim = random.Random(seed).choice(["rm", "a b", "default", "x/y"])
     alone = asyncio.run(live_through(victim, seed, alone=True))
     beside = asyncio.run(live_through(victim, seed, alone=False))
-    assert beside == alone
-    assert not any(THEIRS in entry for entry in beside if not entry.startswith("search"))
+    assert beside.shown == alone.shown
+    assert not any(THEIRS in entry for entry in beside.shown if not entry.startswith("search"))
+    events = iter(beside.feed)
+    assert all(event in events for event in alone.feed), "its events are in the feed of the core, in their order"

@@ -121,6 +121,28 @@ async def test_equal_names_of_two_managers_are_two_things(core: Core) -> None:
         assert [manager.presence.open_streams for manager in found.managers] == [3, 3]
 
 
+async def test_a_manager_that_was_refused_leaves_nothing_to_the_next_one(core: Core) -> None:
+    """Its versions are its own: it finds them until another manager registers first, which never sees them."""
+    stub = configuration_pb2_grpc.ConfigurationServiceStub(core.channel)
+
+    async def list_texts() -> list[str]:
+        request = configuration_pb2.GetConfigurationHistoryRequest()
+        versions = (await stub.GetConfigurationHistory(request)).versions
+        numbers = [version.number for version in versions]
+        assert numbers == sorted(numbers)
+        return [f"{version.rm_id} {version.reason}" for version in versions]
+
+    for _ in range(2):
+        with pytest.raises(grpc.aio.AioRpcError):
+            await core.register(ONE, CONFIG.replace("name: default", "name: '['"))
+    [refused] = await list_texts()
+    assert refused.startswith(ONE)
+    async with managing(core, OTHER) as other:
+        assert await list_texts() == [f"{OTHER} "]
+        assert (await status_of(core)).managers[0].configuration_version == 1
+        assert keys(await other.place("k")) == ["k"]
+
+
 async def until_held(manager: Manager, count: int) -> None:
     async def is_held() -> bool:
         return (await manager.status()).allocation_count == count

@@ -148,7 +148,6 @@ class CallbackBoard:
         stream = CallbackStream(self)
         self._open[stream] = None
         self._metrics.streams_opened += 1
-        self._metrics.live_streams += 1
         return stream
 
     def take_over(self, stream: CallbackStream) -> None:
@@ -172,7 +171,6 @@ class CallbackBoard:
         """Removes *stream*, which has ended."""
         if stream in self._open:
             del self._open[stream]
-            self._metrics.live_streams -= 1
         self._detach_stream(stream, "its stream ended before it answered")
 
     def end_stream(self, stream: CallbackStream, error: Exception | None) -> None:

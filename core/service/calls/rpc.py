@@ -18,6 +18,7 @@ from structlog.typing import FilteringBoundLogger
 
 from kornel.core.service.calls.request_lengths import check_lengths
 from kornel.core.service.connections.callers import PEER, host_of
+from kornel.core.service.metrics.metrics import ServiceMetrics
 from kornel.core.service.streams.resuming import RESUMPTION, read_resumption
 from kornel.core.service.streams.sessions import SESSION, read_session
 from kornel.core.service.wire.status_codes import MalformedMessage, status_of
@@ -112,15 +113,18 @@ def unary(
     return grpc.unary_unary_rpc_method_handler(handle)
 
 
-def bidirectional(serve: Callable[[Requests, Context], Awaitable[None]]) -> Handler:
-    """Returns a call with a stream of requests and one of responses, which *serve* reads and writes as bytes."""
+def bidirectional(serve: Callable[[Requests, Context], Awaitable[None]], metrics: ServiceMetrics) -> Handler:
+    """Returns a call with a stream of requests and one of responses, which *serve* reads and writes as bytes. It counts
+    as live until its status has been sent."""
 
     async def handle(requests: Requests, context: Context) -> None:
         SESSION.set(read_session(context))
         RESUMPTION.set(read_resumption(context))
+        metrics.live_streams += 1
         try:
             await serve(requests, context)
         finally:
+            metrics.live_streams -= 1
             await close_requests(requests)
 
     return grpc.stream_stream_rpc_method_handler(handle)

@@ -214,20 +214,22 @@ class Managers:
         if not rm_id or self.most == 1:
             return self.first
         vacant = [place for place in self._places if place.vacant]
-        if len(vacant) == len(self._places):
+        every = len(vacant) == len(self._places)
+        if every and (self.first.served or not self.first.meant_for):
             return self.first
+        full = len(self._places) >= self.most
+        if full and not vacant:
+            names = ", ".join(repr(place.rm_id or place.meant_for) for place in self._places)
+            raise CommandRefused(
+                Fault.OTHER_MANAGER,
+                f"the resource managers {names} are registered, and this core serves {self.most} at most"
+                " (--managers): unregister one that is not needed (`kornel unregister`), or start another core",
+            )
         assert self._make is not None
-        if len(self._places) >= self.most:
-            if not vacant:
-                names = ", ".join(repr(place.rm_id or place.meant_for) for place in self._places)
-                raise CommandRefused(
-                    Fault.OTHER_MANAGER,
-                    f"the resource managers {names} are registered, and this core serves {self.most} at most"
-                    " (--managers): unregister one that is not needed (`kornel unregister`), or start another core",
-                )
-            self._give_up(vacant[0], ManagerGone("another resource manager has taken the place; register again"))
         place = self._make()
         self.add_place(place)
+        if full or every:  # The only place keeps the configurations with which another manager was refused.
+            self._give_up(vacant[0], ManagerGone("another resource manager has taken the place; register again"))
         return place
 
     def add_place(self, place: Place) -> None:

@@ -39,7 +39,7 @@ class ServiceMetrics:
     """The counters since the start; those named ``live_`` or ``queued_`` are present values."""
 
     live_streams: int = 0
-    """The open streams of any kind, bound or not."""
+    """The open streams of any kind, bound or not, until their status has been sent."""
     streams_opened: int = 0
     streams_broken: int = 0
     """The streams that ended because the client disappeared or cancelled them."""

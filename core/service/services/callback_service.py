@@ -49,7 +49,7 @@ class CallbackService:
 
     def handlers(self) -> dict[str, Handler]:
         """Returns the calls by method name."""
-        return {"Attach": bidirectional(self._serve)}
+        return {"Attach": bidirectional(self._serve, self._metrics)}
 
     async def _serve(self, requests: Requests, context: Context) -> None:
         stream = self._managers.lobby.callbacks.open()

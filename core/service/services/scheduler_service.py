@@ -73,9 +73,9 @@ class SchedulerService:
         """Returns the calls by method name."""
         return {
             "RegisterResourceManager": unary(si.RegisterResourceManagerRequest, self._register, self._logger),
-            "UpdateAllocation": bidirectional(self._stream_of(Kind.ALLOCATION)),
-            "UpdateApplication": bidirectional(self._stream_of(Kind.APPLICATION)),
-            "UpdateNode": bidirectional(self._stream_of(Kind.NODE)),
+            "UpdateAllocation": bidirectional(self._stream_of(Kind.ALLOCATION), self._metrics),
+            "UpdateApplication": bidirectional(self._stream_of(Kind.APPLICATION), self._metrics),
+            "UpdateNode": bidirectional(self._stream_of(Kind.NODE), self._metrics),
         }
 
     async def _register(self, request: si.RegisterResourceManagerRequest) -> si.RegisterResourceManagerResponse:

@@ -274,7 +274,6 @@ class Switchboard:
         stream = Stream(kind, self)
         self._open.add(stream)
         self._metrics.streams_opened += 1
-        self._metrics.live_streams += 1
         return stream
 
     def take_over(self, stream: Stream) -> None:
@@ -288,7 +287,6 @@ class Switchboard:
         """Remove *stream*. What it did not send waits for the next stream."""
         if stream in self._open:
             self._open.remove(stream)
-            self._metrics.live_streams -= 1
         lane = self._lanes[stream.kind]
         if stream in lane.streams:
             lane.streams.remove(stream)

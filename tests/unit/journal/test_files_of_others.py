@@ -171,6 +171,13 @@ def test_a_journal_has_plain_tables_only(path: Path, change: Callable[[sqlite3.C
         open_journal(path)
 
 
+def test_no_command_makes_a_journal_that_is_not_there(tmp_path: Path) -> None:
+    for command in (*COMMANDS, ["journal", "prune"]):
+        done = run_command(command, tmp_path / "journal.db")
+        assert (done.exit_code, "No such file" in done.output) == (1, True), command
+    assert not list(tmp_path.iterdir())
+
+
 @pytest.mark.parametrize("suffix", ["", "-wal", ".end", ".snapshots/00000000000000000001.snapshot"])
 def test_a_journal_has_regular_files_only(path: Path, suffix: str) -> None:
     """A pipe would be waited for without end."""

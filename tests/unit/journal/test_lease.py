@@ -411,10 +411,10 @@ async def test_a_keeper_without_an_answer_stops_before_its_lease_ends(monkeypatc
     """By its own clock, while the renewal still waits."""
     monkeypatch.setattr(lease_module, "LEASE_MS", lease_module.MARGIN_MS + 200)
     table = DeafTable()
+    began = time.monotonic()
     keeper = make_keeper(table, 1)
     lost = asyncio.Event()
     keeper.on_lost = lambda reason: lost.set()
-    began = time.monotonic()
     keeper.start()
     await until(lost.is_set, "the keeper to stop")
     assert time.monotonic() - began >= 0.2

@@ -192,16 +192,6 @@ def test_the_first_end_counts(board: Switchboard) -> None:
     assert stream.error is error
 
 
-def test_counts_return_to_zero(board: Switchboard, metrics: ServiceMetrics) -> None:
-    """Closed streams are forgotten, also when closed twice."""
-    streams = [bound(board, kind) for kind in Kind]
-    assert metrics.live_streams == 3
-    for stream in streams:
-        board.close(stream)
-        board.close(stream)
-    assert metrics.live_streams == 0
-
-
 async def test_readers_wait_while_responses_pile_up() -> None:
     """A client that does not read is not read from, until half of what waits is gone (DB-13)."""
     board = Switchboard(ServiceMetrics())
