@@ -209,7 +209,7 @@ class ReadService:
             lambda node: not (request.only_draining and node.schedulable),
         )
         following = _token(page.last.node_id) if page.more and page.last is not None else ""
-        return pb.ListNodesResponse(nodes=page.encoded, next_page_token=following)
+        return pb.ListNodesResponse(nodes=page.encoded, next_page_token=following, attributes=request.attributes)
 
     async def _get_node(self, request: pb.GetNodeRequest) -> pb.GetNodeResponse:
         found = self._views_of(request.partition).node(request.node_id)
