@@ -27,7 +27,7 @@ unexport PYTHONDONTWRITEBYTECODE
 IMAGE    := proto/image.binpb
 
 .DEFAULT_GOAL := help
-.PHONY: help venv runtime demo docs docs-serve changes release picture test test-costs long alone hostile failovers outages test-go test-stubs test-shim test-kubernetes soak search planted rules fuzz bench bench-baseline lint format types proto proto-go proto-check proto-image lock ci nightly clean
+.PHONY: help venv runtime demo docs docs-serve changes release picture test test-costs long alone hostile failovers outages test-go test-stubs test-workers test-shim test-kubernetes soak search planted rules fuzz bench bench-baseline lint format types proto proto-go proto-check proto-image lock ci nightly clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -100,6 +100,14 @@ test-go: venv ## test what is written in Go: its tests, its stubs, and its examp
 test-stubs: venv ## follow the page for shims in Java and TypeScript, up to the kit (skips what has no tools here)
 	$(BIN)/python -m pytest $(OPTIONS) tests/stubs
 
+# Beside the environment of the tools, whose packages it sees, so that it has nothing but the frameworks.
+test-workers: venv ## run workers of Dask and Ray as groups of kornel-local; fetches their packages (skips what cannot be had)
+	$(BIN)/python -m venv build/workers
+	$(BIN)/python -c 'import site; print(*site.getsitepackages())' > $$(echo build/workers/lib/python*/site-packages)/tools.pth
+	-build/workers/bin/python -m pip install --quiet distributed
+	-build/workers/bin/python -m pip install --quiet ray
+	build/workers/bin/python -m pytest $(OPTIONS) -rs tests/frameworks
+
 test-shim: venv ## test YuniKorn's Kubernetes shim at a core; ten minutes cold, half a minute after that
 	$(BIN)/python -m pytest $(OPTIONS) tests/go/test_kubernetes_shim.py
 
@@ -155,14 +163,15 @@ proto-check: venv ## stubs are up to date, .proto files are clean and break no c
 proto-image: venv ## make the .proto files of now the ones that later changes must not break
 	$(BIN)/buf build --exclude-source-info --output $(IMAGE)
 
+EXTRAS := --extra postgres --extra tracing --extra ldap
 UV_COMPILE := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
 	--no-header --no-emit-index-url --no-emit-find-links $(UPGRADE)
 
 lock: ## resolve the lock files again (UPGRADE=--upgrade for newer versions)
 	test -x $(BIN)/uv || { $(PYTHON) -m venv $(VENV) && $(BIN)/python -m pip install --quiet uv; }
-	$(UV_COMPILE) pyproject.toml --all-extras --output-file requirements/runtime.lock
+	$(UV_COMPILE) pyproject.toml $(EXTRAS) --output-file requirements/runtime.lock
 	$(UV_COMPILE) --group build --constraint requirements/runtime.lock --output-file requirements/build.lock
-	$(UV_COMPILE) pyproject.toml --all-extras --group dev --constraint requirements/runtime.lock \
+	$(UV_COMPILE) pyproject.toml $(EXTRAS) --group dev --constraint requirements/runtime.lock \
 		--constraint requirements/build.lock --output-file requirements/dev.lock
 
 ci: ## run what CI runs for every change

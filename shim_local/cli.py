@@ -37,7 +37,7 @@ from kornel.shim_local.jobs.spec import DEFAULT_GRACE_S, DEFAULT_KILL_S, DEFAULT
 from kornel.shim_local.machine.launcher import program_environment
 from kornel.shim_local.machine.processes import is_alive, start_ticks
 from kornel.shim_local.script_options import BadScript
-from kornel.shim_local.submission import STATE_VARIABLE, make_spec, read_script_options
+from kornel.shim_local.submission import STATE_VARIABLE, find_state_folder, make_spec, read_script_options
 from kornel.shim_local.tables import format_jobs
 
 EXIT_FAILED: Final = 1
@@ -73,8 +73,7 @@ def choose_state(
     _version: Version = False,
 ) -> None:
     """Read the option with the state directory, which every command needs."""
-    base = Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state")
-    context.obj = (state or base / "kornel-local").absolute()
+    context.obj = find_state_folder(state)
 
 
 @app.command("up")

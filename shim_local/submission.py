@@ -24,6 +24,12 @@ LONGEST_NAME: Final = 255
 STATE_VARIABLE: Final = "KORNEL_LOCAL_STATE"
 
 
+def find_state_folder(state: Path | None = None) -> Path:
+    """Returns the state directory: *state*, or else the one that the environment names, or that of the user."""
+    base = Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state")
+    return (state or Path(os.environ.get(STATE_VARIABLE) or base / "kornel-local")).absolute()
+
+
 def read_script_options(context: typer.Context, command: list[str]) -> dict[str, Any]:
     """Returns the options of ``submit``: those of the command line, and, where it has none, those of the script."""
     options = dict(context.params)
@@ -90,6 +96,7 @@ def make_spec(folder: Path, command: list[str], options: dict[str, Any]) -> JobS
         priority=options["priority"],
         indexes=parse_indexes(indexes) if indexes else (),
         at_once=int(most) if most else 0,
+        at_least=options.get("at_least", 0),
         after=_parse_jobs("--after", options["after"]),
         after_any=_parse_jobs("--after-any", options["after_any"]),
         time_s=parse_duration(options["time_limit"]) if options["time_limit"] else 0.0,

@@ -31,8 +31,15 @@ def main(path: str, arguments: list[str]) -> None:
         *environment,
     ]
     request = b"\0".join(words)
+
+    def pass_on(number: int, _frame: object) -> None:
+        try:
+            connection.send(bytes([number]))
+        except OSError:
+            return  # The program has ended, and its status is on the way.
+
     for number in PASSED_ON:
-        _signal.signal(number, lambda got, _frame: connection.send(bytes([got])) and None)
+        _signal.signal(number, pass_on)
     files = struct.pack("3i", 0, 1, 2)
     connection.sendmsg([struct.pack("!I", len(request))], [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, files)])
     sent = 0

@@ -7,7 +7,9 @@ from typing import Final
 
 import pytest
 
-FOLDERS_LEFT_OUT: Final = tuple(Path(__file__).parent / name for name in ("hostile", "go", "kubernetes", "stubs"))
+FOLDERS_LEFT_OUT: Final = tuple(
+    Path(__file__).parent / name for name in ("hostile", "go", "kubernetes", "stubs", "frameworks")
+)
 LEFT_OUT: Final = ("long", "alone")
 
 

@@ -60,7 +60,8 @@ class NodeRefusal(NamedTuple):
 
     ``of_start``: the ask had been placed there and could not be started, which is remembered until the request ends.
     The ``node`` is left out until ``until_ns`` or, from ``least_ns`` on, until it has other ``changes``: the number of
-    those that may let the shim answer otherwise.
+    those that may let the shim answer otherwise. ``moves``: the number of dependent placements and of their ends, on
+    whatever node.
     """
 
     reason: str
@@ -70,6 +71,7 @@ class NodeRefusal(NamedTuple):
     until_ns: int
     node: Node | None
     changes: int
+    moves: int = 0
 
 
 NONE_REFUSED: Final[dict[str, NodeRefusal]] = {}
@@ -440,8 +442,8 @@ class AskGroup:
     to one task group."""
 
     __slots__ = (
-        "_due_sorted", "_heap", "_oldest_ns", "application", "due", "key", "lent", "number", "parked_at", "scale_ups",
-        "shape", "size", "waits_for",
+        "_due_sorted", "_heap", "_mixed", "_oldest_ns", "application", "due", "key", "lent", "number", "parked_at",
+        "scale_ups", "shape", "size", "waits_for",
     )  # fmt: skip
 
     def __init__(self, application: Application, key: GroupKey, number: int) -> None:
@@ -454,6 +456,8 @@ class AskGroup:
         """A heap of (negative priority, creation, arrival, ask). No two entries are equal in the first three."""
         self._oldest_ns: int | None = None
         """The answer of :meth:`oldest_ns`, while it is known."""
+        self._mixed = False
+        """Tells whether it has had asks of several priorities since it was last empty."""
         self.size = 0
         self.scale_ups = 0
         """The number of asks that the shim was notified of as reasons to add nodes."""
@@ -486,6 +490,7 @@ class AskGroup:
         """Adds *ask*. Returns whether it comes before all others."""
         entry = (-ask.spec.priority, ask.created_ns, ask.arrival, ask)
         if self._heap:
+            self._mixed = self._mixed or entry[0] != self._heap[0][0]
             heappush(self._heap, entry)
         else:
             self._heap = [entry]
@@ -512,7 +517,7 @@ class AskGroup:
             self.scale_ups -= 1
         heap = self._heap
         if not self.size:
-            self._heap = _NO_ENTRIES
+            self._heap, self._mixed = _NO_ENTRIES, False
         elif heap[0][3] is ask:
             heappop(heap)
         elif len(heap) > 64 and len(heap) > 4 * self.size:
@@ -557,6 +562,13 @@ class AskGroup:
         while heap[0][3].where is not self:
             heappop(heap)
         return heap[0][3]
+
+    def list_longest(self) -> list[Allocation]:
+        """Returns the asks of which one has waited longest: the first alone, unless that has lapsed or others are less
+        important and older."""
+        first = self.first_ask()
+        others = first.lapsed_ns or (self._mixed and self.oldest_ns() < first.created_ns)
+        return self.unordered_asks() if others else [first]
 
     def head_order(self) -> tuple[int, int, int]:
         """Returns the ``order`` of :meth:`first_ask`."""

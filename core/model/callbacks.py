@@ -71,9 +71,9 @@ class Callbacks:
 
     __slots__ = (
         "_number", "asks_recorded", "awaits_placements", "deadlines", "dependent_asked", "dependent_depth",
-        "dependent_placements", "events", "line", "now_ns", "open", "placements_recorded", "predicates",
-        "preemption_notices", "preemption_predicates", "recording", "removals_recorded", "scheduling_states",
-        "settled_by_ns", "timeout_ns", "unsettled", "unsettled_in",
+        "dependent_moves", "dependent_placements", "events", "line", "now_ns", "open", "placements_recorded",
+        "predicates", "preemption_notices", "preemption_predicates", "recording", "removals_recorded",
+        "scheduling_states", "settled_by_ns", "timeout_ns", "unsettled", "unsettled_in",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -103,6 +103,8 @@ class Callbacks:
         """The number of the last question of the line that was asked; it may have been answered."""
         self.dependent_placements = 0
         """The number of asks placed so far that depend on other placements."""
+        self.dependent_moves = 0
+        """The number of those placements and of their ends so far."""
         self.unsettled: Allocation | None = None
         """The last dependent ask that was placed, if the shim may not have it in place yet."""
         self.dependent_depth = 0

@@ -112,9 +112,8 @@ def class_in_line(group: AskGroup) -> tuple[float, ...]:
 
 def age_in_line(group: AskGroup) -> tuple[int, ...]:
     """Returns the sort key of *group* among those of its importance. Of equal asks, the one that has waited longest
-    counts, which is not the first any more once that has lapsed."""
-    first = group.first_ask()
-    return min(map(_age_of, group.unordered_asks())) if first.lapsed_ns else _age_of(first)
+    counts."""
+    return min(map(_age_of, group.list_longest()))
 
 
 def _age_of(ask: Allocation) -> tuple[int, ...]:
@@ -218,10 +217,10 @@ def is_let_through(ask: Allocation, claim: LimitClaim, mode: GuaranteeMode) -> b
         return True
     if stands_before(ask, holder) or may_pass(ask, claim, mode):
         return True
-    # Of equal asks, the one that has waited longest counts, which is not the first any more once that has lapsed.
-    if not ask.lapsed_ns or group is None or group.is_unit:
+    # Of equal asks, the one that has waited longest counts.
+    if group is None or group.is_unit:
         return False
-    return any(stands_before(equal, holder) for equal in group.unordered_asks())
+    return any(stands_before(equal, holder) for equal in group.list_longest() if equal is not ask)
 
 
 def owing_queues(ask: Allocation, mode: GuaranteeMode, pairs: Pairs | None = None) -> tuple[Queue, ...]:

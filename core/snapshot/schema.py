@@ -335,7 +335,7 @@ EFFECTS: Final = (
 """Effects that have not been handed over."""
 
 MODEL: Final = (
-    Kept(NodeRefusal, "reason times of_start least_ns until_ns node changes"),
+    Kept(NodeRefusal, "reason times of_start least_ns until_ns node changes moves", defaults={"moves": 0}),
     Kept(
         Allocation,
         "application arrival bound_ns created_ns extras failures key missed node place refused"
@@ -350,13 +350,15 @@ MODEL: Final = (
     Kept(ClaimClock, "_looked_ns _missing stalled_ns"),
     Kept(
         AskGroup,
-        "_due_sorted _heap _oldest_ns application due key lent number parked_at scale_ups shape size waits_for",
+        "_due_sorted _heap _mixed _oldest_ns application due key lent number parked_at scale_ups shape size waits_for",
+        defaults={"_mixed": True},
     ),
     Kept(UnitId, "application task_group"),
     Kept(
         GangUnit,
-        "_due_sorted _heap _oldest_ns application due key lent number parked_at scale_ups shape size waits_for"
+        "_due_sorted _heap _mixed _oldest_ns application due key lent number parked_at scale_ups shape size waits_for"
         " amounts id lacks refusal",
+        defaults={"_mixed": True},
     ),
     Kept(
         Application,
@@ -373,10 +375,11 @@ MODEL: Final = (
     Kept(LinedUp, "inquiry put"),
     Kept(
         Callbacks,
-        "_number awaits_placements deadlines dependent_asked dependent_depth dependent_placements events line now_ns"
-        " open predicates preemption_notices preemption_predicates recording scheduling_states"
+        "_number awaits_placements deadlines dependent_asked dependent_depth dependent_moves dependent_placements"
+        " events line now_ns open predicates preemption_notices preemption_predicates recording scheduling_states"
         " settled_by_ns timeout_ns unsettled unsettled_in",
         under_way="asks_recorded placements_recorded removals_recorded",
+        defaults={"dependent_moves": 0},
     ),
     Kept(Claims, "_owners _parts by_age held leaving needed reservations unowned victims"),
     Kept(Failure, "message times last_ns"),

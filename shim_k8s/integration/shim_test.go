@@ -5,6 +5,7 @@ package integration
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -219,6 +220,30 @@ func TestShim(t *testing.T) {
 		}
 		if found := c.nodesOf(t, "apart", nodes); len(found) != nodes {
 			t.Fatalf("%d pods on %v", nodes, found)
+		}
+	})
+	t.Run("ends a pod whose name another one has", func(t *testing.T) {
+		if c.core == nil {
+			t.Skip("the journal of what is released is that of the scripted core")
+		}
+		pod := makePod("set-0", "set")
+		c.create(pod)
+		c.nodesOf(t, "set", 1)
+		again := pod.DeepCopy()
+		again.UID = "again"
+		// A watch that was cut while a pod was made again tells of a change.
+		if _, err := c.clients.CoreV1().Pods(namespace).Update(context.Background(), again, metav1.UpdateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		repairer := &tasks.Repairer{
+			Context: c.shim.GetContext, Clients: c.clients, Logger: slog.Default(),
+			Reported: c.remote.Reported, Unconfirmed: c.remote.Unconfirmed, Repeat: c.remote.Repeat, Repaired: c.remote.NoteRepair,
+		}
+		ctx, stop := context.WithCancel(context.Background())
+		defer stop()
+		go repairer.Run(ctx)
+		if !c.core.WaitFor("ask again", "release set-0 STOPPED_BY_RM") {
+			t.Fatalf("%v", c.core.Log())
 		}
 	})
 	t.Run("tells a core that forgot", func(t *testing.T) {

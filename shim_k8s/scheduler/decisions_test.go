@@ -109,9 +109,36 @@ func (s slowStates) UpdateContainerSchedulingState(request *si.UpdateContainerSc
 	s.standIn.UpdateContainerSchedulingState(request)
 }
 
+func TestAReasonDoesNotHideThatMoreNodesWouldHelp(t *testing.T) {
+	shim := slowStates{newStandIn(), make(chan struct{}), make(chan struct{})}
+	var last string
+	tell := func(state *si.UpdateContainerSchedulingStateRequest) {
+		last = state.GetReason()
+		shim.UpdateContainerSchedulingState(state)
+	}
+	callbacks := (&answers{callback: shim, tell: tell, counts: &counts{}}).callbacks()
+	events := func(key, text string) {
+		callbacks.Events(context.Background(), []*si.EventRecord{
+			{Type: si.EventRecord_APP, ObjectID: "app", Message: "nobody's"},
+			{Type: si.EventRecord_REQUEST, ReferenceID: "app", ObjectID: key, Message: text},
+		})
+	}
+	events("a", "no slot")
+	<-shim.entered
+	callbacks.SchedulingState(context.Background(), &si.UpdateContainerSchedulingStateRequest{
+		AllocationKey: "b", State: si.UpdateContainerSchedulingStateRequest_FAILED, Reason: "no room",
+	})
+	events("b", "refused")
+	close(shim.release)
+	shim.waitFor(t, "a SKIPPED", "b FAILED")
+	if last != "refused" {
+		t.Fatalf("told %q last", last)
+	}
+}
+
 func TestTheLastStateOfAPodIsToldLast(t *testing.T) {
 	shim := slowStates{newStandIn(), make(chan struct{}), make(chan struct{})}
-	callbacks := (&answers{callback: shim, counts: &counts{}}).callbacks()
+	callbacks := (&answers{callback: shim, tell: shim.UpdateContainerSchedulingState, counts: &counts{}}).callbacks()
 	tell := func(state si.UpdateContainerSchedulingStateRequest_SchedulingState) {
 		callbacks.SchedulingState(context.Background(), &si.UpdateContainerSchedulingStateRequest{AllocationKey: "a", State: state})
 	}

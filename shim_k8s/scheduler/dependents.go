@@ -73,6 +73,25 @@ func (d *dependents) depends(key string) bool {
 	return pod != nil && d.judge(key, pod)
 }
 
+// hasClaims tells whether the pod of an ask has claims of devices.
+func (d *dependents) hasClaims(key string) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	pod := d.find(key)
+	return pod != nil && len(pod.Spec.ResourceClaims) > 0
+}
+
+// reported returns the keys of all pods that were reported and have not been released.
+func (d *dependents) reported() map[string]bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	found := make(map[string]bool, len(d.known))
+	for key := range d.known {
+		found[key] = true
+	}
+	return found
+}
+
 // mayDepend tells whether the core may wait for the placement of the pod, which may be gone.
 func (d *dependents) mayDepend(key string) bool {
 	d.mu.Lock()

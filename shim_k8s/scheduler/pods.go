@@ -39,7 +39,7 @@ func dependsOnPlacements(pod *v1.Pod) bool {
 			return true
 		}
 	}
-	return len(spec.ResourceClaims) > 0
+	return false
 }
 
 // A rule of one pod is about other pods: a required term of affinity or anti-affinity, or a spread that must hold.

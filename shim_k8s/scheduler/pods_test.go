@@ -28,7 +28,6 @@ func TestPodsDependOnPlacements(t *testing.T) {
 		"a port on the host":      {v1.PodSpec{HostNetwork: true, Containers: port(v1.ContainerPort{ContainerPort: 80})}, true},
 		"a claimed volume":        {v1.PodSpec{Volumes: []v1.Volume{{VolumeSource: claim}}}, true},
 		"an empty directory":      {v1.PodSpec{Volumes: []v1.Volume{{VolumeSource: v1.VolumeSource{EmptyDir: &v1.EmptyDirVolumeSource{}}}}}, false},
-		"a resource claim":        {v1.PodSpec{ResourceClaims: []v1.PodResourceClaim{{Name: "gpu"}}}, true},
 	} {
 		if got := dependsOnPlacements(&v1.Pod{Spec: each.spec}); got != each.depends {
 			t.Errorf("%s: %v", name, got)

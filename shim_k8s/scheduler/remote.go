@@ -25,6 +25,10 @@ const (
 	stopTimeout          = 10 * time.Second
 )
 
+// claimsRefusal is why a pod with resource claims runs on no node. The predicates would let it run anywhere, and it would be
+// bound without the devices.
+const claimsRefusal = "the pod has resource claims, and this scheduler allocates no devices for them"
+
 var errNotRegistered = errors.New("the shim has not registered yet")
 
 // Options say how a [Remote] reaches its core.
@@ -51,6 +55,8 @@ type Remote struct {
 	shim   *kornel.Shim
 	// callback is the shim's interface, through which it receives decisions.
 	callback api.ResourceManagerCallback
+	// tell writes into a pod why it waits; nil: the shim does, in its own words.
+	tell func(*si.UpdateContainerSchedulingStateRequest)
 	// paused says that the shim must not schedule. It may be set before the shim has registered.
 	paused bool
 
@@ -85,6 +91,9 @@ func (r *Remote) FindPods(find func(key string) *v1.Pod) {
 	r.dependents.find = find
 }
 
+// TellStates sets the function that writes into a pod why it waits. It must be called before the shim runs.
+func (r *Remote) TellStates(tell func(*si.UpdateContainerSchedulingStateRequest)) { r.tell = tell }
+
 // RegisterResourceManager connects to the core, registers and subscribes to its questions. It waits while the core cannot
 // be reached. A configuration that the core refuses is an error.
 func (r *Remote) RegisterResourceManager(request *si.RegisterResourceManagerRequest, callback api.ResourceManagerCallback) (*si.RegisterResourceManagerResponse, error) {
@@ -98,7 +107,10 @@ func (r *Remote) RegisterResourceManager(request *si.RegisterResourceManagerRequ
 	if err != nil {
 		return nil, err
 	}
-	answers := &answers{callback: callback, dependents: r.dependents, counts: &r.counts, logger: r.options.Logger}
+	answers := &answers{callback: callback, tell: r.tell, dependents: r.dependents, counts: &r.counts}
+	if answers.tell == nil {
+		answers.tell = callback.UpdateContainerSchedulingState
+	}
 	decisions := &decisions{
 		callback: callback, dependents: r.dependents, unconfirmed: &r.unconfirmed, counts: &r.counts, logger: r.options.Logger,
 	}
@@ -198,6 +210,9 @@ func (r *Remote) UpdateConfiguration(request *si.UpdateConfigurationRequest) err
 
 // Unconfirmed returns the releases for which the core waits until the shim has stopped the pods.
 func (r *Remote) Unconfirmed() []*si.AllocationRelease { return r.unconfirmed.list() }
+
+// Reported returns the keys of all pods that the shim has reported and that the core has not dropped.
+func (r *Remote) Reported() map[string]bool { return r.dependents.reported() }
 
 // Repeat hands a release that the core waits for to the shim once more.
 func (r *Remote) Repeat(release *si.AllocationRelease) {
@@ -323,6 +338,9 @@ func (d *decisions) receive(update kornel.Update) {
 		release := kornel.ReleaseOf(update.ApplicationID, update.Key, update.Termination)
 		release.Message = update.Message
 		d.unconfirmed.note(release)
+		if update.Termination == si.TerminationType_STOPPED_BY_RM {
+			d.dependents.forget(update.Key) // with its node, for instance
+		}
 		d.tellAllocation(&si.AllocationResponse{Released: []*si.AllocationRelease{release}})
 		d.counts.released.Add(1)
 	case kornel.AskRejected:
@@ -366,25 +384,38 @@ func (d *decisions) report(what string, err error) {
 // answers puts the core's questions to the shim.
 type answers struct {
 	callback   api.ResourceManagerCallback
+	tell       func(*si.UpdateContainerSchedulingStateRequest)
 	dependents *dependents
 	counts     *counts
-	logger     *slog.Logger
 }
 
 func (a *answers) callbacks() kornel.Callbacks {
-	states := &states{tell: a.callback.UpdateContainerSchedulingState}
+	states := &states{tell: a.tell}
 	callbacks := kornel.Callbacks{
 		Timeout:    callbackTimeout,
 		Predicates: a.predicates,
 		PreemptionPredicates: func(_ context.Context, question *kornelv1.PreemptionPredicatesQuestion) *si.PreemptionPredicatesResponse {
 			a.counts.preemptionQuestions.Add(1)
+			if a.dependents.hasClaims(question.GetArguments().GetAllocationKey()) {
+				return &si.PreemptionPredicatesResponse{Index: -1}
+			}
 			return a.callback.PreemptionPredicates(question.GetArguments())
 		},
 		// These two functions call the API server, which may be slow; what comes after them must not wait.
 		SchedulingState: func(_ context.Context, state *si.UpdateContainerSchedulingStateRequest) {
 			states.put(state)
 		},
-		Events: func(_ context.Context, events []*si.EventRecord) { go a.callback.SendEvent(events) },
+		Events: func(_ context.Context, events []*si.EventRecord) {
+			go a.callback.SendEvent(events)
+			for _, event := range events {
+				if event.GetType() == si.EventRecord_REQUEST {
+					states.put(&si.UpdateContainerSchedulingStateRequest{
+						ApplicationID: event.GetReferenceID(), AllocationKey: event.GetObjectID(), Reason: event.GetMessage(),
+						State: si.UpdateContainerSchedulingStateRequest_SKIPPED,
+					})
+				}
+			}
+		},
 	}
 	if plugin, ok := a.callback.(api.StateDumpPlugin); ok {
 		callbacks.StateDump = func(context.Context) (string, error) { return plugin.GetStateDump() }
@@ -402,7 +433,8 @@ type states struct {
 	waiting map[string]*si.UpdateContainerSchedulingStateRequest
 }
 
-// put never waits. A newer state of an ask replaces one that still waits, so at most one state waits for each ask.
+// put never waits. A newer state of an ask replaces one that still waits, so at most one state waits for each ask. That more
+// nodes would help is not forgotten for a newer reason.
 func (s *states) put(state *si.UpdateContainerSchedulingStateRequest) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -410,8 +442,10 @@ func (s *states) put(state *si.UpdateContainerSchedulingStateRequest) {
 	if s.waiting == nil {
 		s.waiting = map[string]*si.UpdateContainerSchedulingStateRequest{}
 	}
-	if s.waiting[key] == nil {
+	if before := s.waiting[key]; before == nil {
 		s.order = append(s.order, key)
+	} else if before.GetState() == si.UpdateContainerSchedulingStateRequest_FAILED {
+		state.State = before.GetState()
 	}
 	s.waiting[key] = state
 	if !s.running {
@@ -449,8 +483,12 @@ func (a *answers) predicates(ctx context.Context, question *kornelv1.PredicatesQ
 		a.dependents.promise(key)
 	}
 	judged := kornel.Judgement{Refusals: make(map[string]string)}
+	hasClaims := a.dependents.hasClaims(key)
 	for _, node := range question.GetNodeIds() {
-		reason := a.judge(question, node)
+		reason := claimsRefusal
+		if !hasClaims {
+			reason = a.judge(question, node)
+		}
 		if reason != "" {
 			judged.Refusals[node] = reason
 		}

@@ -252,6 +252,29 @@ func TestAllNodesOfAnOrdinaryPodAreJudged(t *testing.T) {
 }
 
 // Anti-affinity: each pod refuses a node that another one was placed on, as far as the shim knows by then.
+func TestAPodWithResourceClaimsRunsNowhere(t *testing.T) {
+	core, shim := fakecore.New(), newStandIn()
+	shim.refuse = func(key, _ string) error { return errors.New("the shim was asked about " + key) }
+	core.Serve()
+	t.Cleanup(core.Stop)
+	remote := newRemote(core)
+	t.Cleanup(remote.Stop)
+	claims := &v1.Pod{Spec: v1.PodSpec{ResourceClaims: []v1.PodResourceClaim{{Name: "gpu"}}}}
+	remote.FindPods(func(string) *v1.Pod { return claims })
+	_, err := remote.RegisterResourceManager(&si.RegisterResourceManagerRequest{RmID: "mycluster", Config: "good"}, shim)
+	must(t, err)
+	if found := refusals(t, core.Ask(question("pod", true, "n1", "n2"))[0]); found["n1"] != claimsRefusal || found["n2"] != claimsRefusal {
+		t.Fatalf("refused: %v", found)
+	}
+	// Nobody leaves for it either.
+	answer := <-core.Ask(&kornelv1.AttachResponse{PreemptionPredicates: []*kornelv1.PreemptionPredicatesQuestion{{
+		Arguments: &si.PreemptionPredicatesArgs{AllocationKey: "pod", NodeID: "n1", PreemptAllocationKeys: []string{"victim"}},
+	}}})[0]
+	if answer.GetPreemptionPredicates()[0].GetResponse().GetSuccess() {
+		t.Fatal("victims help it")
+	}
+}
+
 func TestDependentPodsAreMarkedJudgedOneByOneAndAcknowledged(t *testing.T) {
 	const pods = 20
 	core, shim := fakecore.New(), newStandIn()
@@ -266,7 +289,8 @@ func TestDependentPodsAreMarkedJudgedOneByOneAndAcknowledged(t *testing.T) {
 	}
 	remote := start(t, core, shim)
 	remote.FindPods(func(key string) *v1.Pod {
-		return &v1.Pod{Spec: v1.PodSpec{ResourceClaims: []v1.PodResourceClaim{{Name: "gpu"}}}}
+		spread := v1.TopologySpreadConstraint{WhenUnsatisfiable: v1.DoNotSchedule}
+		return &v1.Pod{Spec: v1.PodSpec{TopologySpreadConstraints: []v1.TopologySpreadConstraint{spread}}}
 	})
 	nodes := make([]string, pods)
 	for n := range nodes {

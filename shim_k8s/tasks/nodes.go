@@ -2,6 +2,7 @@ package tasks
 
 import (
 	"context"
+	"log/slog"
 	"maps"
 
 	v1 "k8s.io/api/core/v1"
@@ -12,14 +13,18 @@ import (
 	kubecache "k8s.io/client-go/tools/cache"
 )
 
-// WatchNodes calls changed with the name of each node whose labels or taints change, or that is cordoned or uncordoned, until ctx
-// is done. The predicates go by these, and the shim tells its scheduler only of changes of the capacity.
-func WatchNodes(ctx context.Context, clients kubernetes.Interface, changed func(name string)) error {
+// WatchNodes calls changed with the name of each node whose labels or taints change, that is cordoned or uncordoned, or that was
+// made again while the watch was cut, until ctx is done. The predicates go by these, and the shim tells its scheduler only of
+// changes of the capacity.
+func WatchNodes(ctx context.Context, clients kubernetes.Interface, logger *slog.Logger, changed func(name string)) error {
 	factory := informers.NewSharedInformerFactoryWithOptions(clients, 0, informers.WithTransform(keepRules))
 	nodes := factory.Core().V1().Nodes().Informer()
 	_, err := nodes.AddEventHandler(kubecache.ResourceEventHandlerFuncs{UpdateFunc: func(before, now any) {
 		was, is := before.(*v1.Node), now.(*v1.Node)
-		if !maps.Equal(was.Labels, is.Labels) || !equality.Semantic.DeepEqual(was.Spec, is.Spec) {
+		if was.UID != is.UID {
+			logger.Warn("a node was made again unseen", "node", is.Name, "uid", is.UID)
+		}
+		if was.UID != is.UID || !maps.Equal(was.Labels, is.Labels) || !equality.Semantic.DeepEqual(was.Spec, is.Spec) {
 			changed(is.Name)
 		}
 	}})

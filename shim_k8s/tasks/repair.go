@@ -7,6 +7,7 @@ import (
 
 	"github.com/apache/yunikorn-k8shim/pkg/cache"
 	"github.com/apache/yunikorn-k8shim/pkg/common/constants"
+	"github.com/apache/yunikorn-k8shim/pkg/common/events"
 	"github.com/apache/yunikorn-k8shim/pkg/common/utils"
 	"github.com/apache/yunikorn-scheduler-interface/lib/go/si"
 	v1 "k8s.io/api/core/v1"
@@ -28,11 +29,15 @@ const (
 // A Repairer does what the shim could not do because the API server did not answer, and would not do before its next start.
 // The shim tries to bind a pod once: if that fails, it gives the pod up. It tries to delete a victim once: if that fails,
 // the core waits for ever. And it drops a pod that comes while its application is being completed. A Repairer looks for
-// such pods, reads each from the API server, and gives it to the shim as if it were new.
+// such pods, reads each from the API server, and gives it to the shim as if it were new. So it does with pods that the core
+// dropped with their node, if the node was made again. It also ends pods that went unseen and whose names others have by now:
+// if the watch was cut, the shim takes these for changes of the former.
 type Repairer struct {
 	// Context returns the shim's context, which holds its applications and tasks.
 	Context func() *cache.Context
 	Clients kubernetes.Interface
+	// Reported returns the UIDs of the pods that the core knows.
+	Reported func() map[string]bool
 	// Unconfirmed returns the releases that the core waits for, and Repeat hands one of them to the shim again.
 	Unconfirmed func() []*si.AllocationRelease
 	Repeat      func(*si.AllocationRelease)
@@ -41,6 +46,7 @@ type Repairer struct {
 	Logger   *slog.Logger
 
 	unbound  kubecache.Store
+	reported map[string]bool // what Reported returned last
 	suspects map[string]*suspect
 }
 
@@ -79,6 +85,7 @@ func (r *Repairer) Run(ctx context.Context) {
 }
 
 func (r *Repairer) look(ctx context.Context, now time.Time) {
+	r.reported = r.Reported()
 	for _, found := range r.unbound.List() {
 		if pod := found.(*v1.Pod); r.wasGivenUp(pod, false) && r.isDue(string(pod.UID), now) {
 			r.takeUp(ctx, pod)
@@ -88,6 +95,11 @@ func (r *Repairer) look(ctx context.Context, now time.Time) {
 	for _, pod := range placed {
 		if r.wasGivenUp(pod, true) && r.isDue(string(pod.UID), now) {
 			r.takeUp(ctx, pod)
+		}
+	}
+	for _, pod := range r.findNamesakes() {
+		if r.isDue("namesake "+string(pod.UID), now) {
+			r.endReplaced(ctx, pod)
 		}
 	}
 	for _, release := range r.Unconfirmed() {
@@ -100,6 +112,34 @@ func (r *Repairer) look(ctx context.Context, now time.Time) {
 			delete(r.suspects, key)
 		}
 	}
+}
+
+// findNamesakes returns the pods in the shim's cache of which another one has the name. All but one are gone.
+func (r *Repairer) findNamesakes() []*v1.Pod {
+	names := map[string][]*v1.Pod{}
+	for uid := range r.reported {
+		if pod := r.Context().GetSchedulerCache().GetPod(uid); pod != nil {
+			name := pod.Namespace + "/" + pod.Name
+			names[name] = append(names[name], pod)
+		}
+	}
+	var found []*v1.Pod
+	for _, pods := range names {
+		if len(pods) > 1 {
+			found = append(found, pods...)
+		}
+	}
+	return found
+}
+
+// endReplaced tells the shim that a pod is gone if another one has its name according to the API server.
+func (r *Repairer) endReplaced(ctx context.Context, pod *v1.Pod) {
+	if !r.isGone(ctx, pod) {
+		return
+	}
+	r.Logger.Warn("a pod went unseen, and another one has its name; it is ended", "pod", pod.Namespace+"/"+pod.Name, "uid", pod.UID, "node", pod.Spec.NodeName)
+	r.Context().DeletePod(pod)
+	r.Repaired()
 }
 
 // isDue tells whether key was found before, and was last mended long enough ago.
@@ -142,7 +182,9 @@ func (r *Repairer) wasGivenUp(pod *v1.Pod, bound bool) bool {
 	case states.Rejected, states.Killed, states.Failed, states.Completed:
 		return true
 	case states.Bound:
-		return !bound // the shim believes that it bound the pod, but it is not bound according to the API server
+		// The shim believes that it bound the pod, but it is not bound according to the API server; or the core has dropped the
+		// pod together with its node, which was made again.
+		return !bound || !r.reported[string(pod.UID)]
 	}
 	return false
 }
@@ -154,7 +196,7 @@ func (r *Repairer) takeUp(ctx context.Context, pod *v1.Pod) {
 		return
 	}
 	shim := r.Context()
-	if known := shim.GetApplication(utils.GetApplicationIDFromPod(pod)); known != nil && fresh.Spec.NodeName != "" {
+	if known := shim.GetApplication(utils.GetApplicationIDFromPod(pod)); known != nil && fresh.Spec.NodeName != "" && r.reported[string(pod.UID)] {
 		if task := known.GetTask(string(pod.UID)); task != nil && task.GetTaskState() == cache.TaskStates().Bound && task.GetNodeName() == fresh.Spec.NodeName {
 			return // it has been bound meanwhile
 		}
@@ -164,6 +206,7 @@ func (r *Repairer) takeUp(ctx context.Context, pod *v1.Pod) {
 	// DeletePod would end the new task, too.
 	shim.GetSchedulerCache().RemovePod(pod)
 	shim.AddPod(fresh)
+	events.GetRecorder().Eventf(fresh.DeepCopy(), nil, v1.EventTypeWarning, "TakenUpAgain", "TakenUpAgain", "The scheduler had given the pod up, and takes it up again")
 	r.Repaired()
 	// If the pod was deleted meanwhile, the shim may have heard of that before AddPod.
 	if r.isGone(ctx, pod) {

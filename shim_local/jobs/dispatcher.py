@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any, Final, Protocol
 
+from kornel.shim_local.amounts import MOST_INDEXES
 from kornel.shim_local.jobs.outcome import CANCEL, PREEMPT, REFUSED, judge_end
 from kornel.shim_local.jobs.spec import JobSpec
 from kornel.shim_local.jobs.store import JobStore, StoreUnwritable
@@ -24,6 +25,8 @@ from kornel.shim_local.jobs.task import SINGLE, Job, Task, TaskState, split_name
 WRITE_AGAIN_S: Final = 1.0
 STOPPED: Final = 1
 """The termination type STOPPED_BY_RM of the wire: the shim itself ended the allocation."""
+LOST: Final = 5
+"""The termination type SCHEDULING_FAILED_ON_RM of the wire: the allocation was lost, and its ask waits again."""
 _LOGGER: Final = logging.getLogger(__name__)
 
 
@@ -114,22 +117,55 @@ class Dispatcher:
             _, tasks = self.find_tasks(str(needed))
             if needed in spec.after and have_failed(tasks):
                 raise Refused(f"job {needed}, after which this one shall run, did not end well")
-        held = not self._may_start(spec)
-        state = TaskState.HELD if held or spec.at_once else TaskState.QUEUED
         try:
-            job = self.store.add_job(spec, self._now(), state, spec.indexes or (SINGLE,))
+            job = self.store.add_job(spec, self._now(), self._choose_state(spec), spec.indexes or (SINGLE,))
         except StoreUnwritable as error:
             raise Refused(str(error)) from None
         self.jobs[job.id] = job
-        self._open[job.id] = len(job.tasks)
+        self._open[job.id] = 0
         self._awaited.update(needed for needed in spec.predecessors if isinstance(needed, str))
-        if spec.at_once:
+        self._begin_tasks(job, list(job.tasks.values()))
+        return job
+
+    def scale_job(self, job: Job, size: int) -> None:
+        """Adds tasks to an array, even to one that has ended, or stops some, so that *size* tasks wait or run. Those
+        that wait are stopped before those that run, which get the notice of a preemption, and of each the latest first.
+        Raises Refused."""
+        spec = job.spec
+        if not spec.indexes:
+            raise Refused(f"job {job.id} is no array, and so cannot have {size} tasks")
+        if size < 0 or 0 < size < spec.at_least:
+            raise Refused(f"job {job.id} needs at least {spec.at_least} tasks, or none; it cannot have {size}")
+        live = [each for each in job.tasks.values() if not each.state.is_final and each.stopping != CANCEL]
+        if size <= len(live):
+            live.sort(key=lambda task: (task.state is TaskState.RUNNING, -task.index))
+            self.cancel(job, live[: len(live) - size], spec.grace_s)
+            return
+        first, state = max(job.tasks) + 1, self._choose_state(spec)
+        tasks = [Task(job.id, index, state) for index in range(first, first + size - len(live))]
+        if len(job.tasks) + len(tasks) > MOST_INDEXES:
+            raise Refused(f"job {job.id} has had too many tasks: {len(job.tasks)} of {MOST_INDEXES}; start another one")
+        try:
+            self.store.save_changes(tasks)
+        except StoreUnwritable as error:
+            raise Refused(str(error)) from None
+        job.tasks.update((task.index, task) for task in tasks)
+        self.jobs[job.id] = job
+        self._begin_tasks(job, tasks)
+
+    def _choose_state(self, spec: JobSpec) -> TaskState:
+        """Returns the state in which new tasks begin."""
+        return TaskState.HELD if spec.at_once or not self._may_start(spec) else TaskState.QUEUED
+
+    def _begin_tasks(self, job: Job, tasks: Iterable[Task]) -> None:
+        """Asks for room for new *tasks*, as many as the job may have at a time."""
+        self._open[job.id] = job.count_open()
+        if job.spec.at_once:
             self._release_held(job)
-        elif not held:
-            for task in job.tasks.values():
+        for task in tasks:
+            if task.state is TaskState.QUEUED and task.key not in self._current:
                 self._current[task.key] = task
                 self.core.request_room(job, task)
-        return job
 
     def find_job(self, number: int) -> Job:
         """Returns a job, whether live or ended. Raises Refused."""
@@ -182,6 +218,8 @@ class Dispatcher:
         whether any differs. Raises Refused, or BadSpec."""
         if any(task.state is TaskState.RUNNING for task in job.tasks.values()):
             raise Refused(f"job {job.id} runs, and can no longer be changed")
+        if job.spec.is_gang and values.keys() & {"vcore", "memory"}:
+            raise Refused(f"the tasks of job {job.id} start together, with the amounts with which they were submitted")
         if not self._save_spec(job, values):
             return False
         for task in job.tasks.values():
@@ -205,8 +243,9 @@ class Dispatcher:
             raise Refused(str(error)) from None
         return True
 
-    def cancel(self, job: Job, tasks: Iterable[Task]) -> int:
-        """Cancels *tasks*. Returns how many of them will end because of this."""
+    def cancel(self, job: Job, tasks: Iterable[Task], grace_s: float = 0.0) -> int:
+        """Cancels *tasks*; with *grace_s*, those that run get the notice of a preemption first. Returns how many of
+        them will end because of this."""
         stopped = 0
         for task in list(tasks):
             if task.state.is_final or task.stopping == CANCEL:
@@ -214,7 +253,7 @@ class Dispatcher:
             stopped += 1
             if task.state is TaskState.RUNNING:
                 task.stopping = CANCEL
-                self._stop(task, 0.0)
+                self._stop(task, grace_s)
             else:
                 if task.state is TaskState.QUEUED:
                     self._do_later(lambda key=task.key: self.core.release(job, key, STOPPED))  # type: ignore[misc]
@@ -401,6 +440,9 @@ class Dispatcher:
             self._finish_task(job, task, outcome.state, outcome.reason, float(end["at"]))
         else:
             self._try_again(job, task, outcome.reason, outcome.pause_s)
+            if job.spec.is_gang and not outcome.preempted and (end.get("lost") or end.get("unready")):
+                # The core counts a member that was lost as missing, and one that was only stopped as done.
+                self._do_later(lambda: self.core.release(job, key, LOST))
         self._do_later(lambda: self.core.release(job, key, termination))
         self._do_later(lambda: self._confirm_end(where, key))
 
@@ -463,9 +505,10 @@ class Dispatcher:
             self._note_change(task, (lambda: self._queue_held(job, 1)) if follows else None)
 
     def _close_job(self, job: Job) -> None:
-        if self.jobs.pop(job.id, None) is None:
+        # It may have got further tasks since its last one ended.
+        if self._open.get(job.id) != 0:
             return
-        del self._open[job.id]
+        del self.jobs[job.id], self._open[job.id]
         self._held.pop(job.id, None)
         for over in self._waiting.pop(job.id, []):
             if not over.done():

@@ -41,6 +41,9 @@ class JobSpec:
     """The indexes of an array; empty for a single task."""
     at_once: int = 0
     """The most tasks of an array that wait for room or run at a time; 0: any number."""
+    at_least: int = 0
+    """The number of tasks of an array below which the others are of no use: at first so many start together, or none
+    does; 0 or 1: each starts by itself."""
     after: tuple[int | str, ...] = ()
     """The jobs, or single tasks such as ``19.3``, that have to succeed before this one starts."""
     after_any: tuple[int | str, ...] = ()
@@ -96,11 +99,14 @@ class JobSpec:
             self.log_bytes,
             self.retries,
             self.at_once,
+            self.at_least,
         )
         if min(amounts) < 0:
             raise BadSpec("an amount is negative")
         if max(amounts) > LARGEST_AMOUNT:
             raise BadSpec("an amount is larger than can be counted")
+        if self.at_least > min(len(self.indexes), self.at_once or self.at_least):
+            raise BadSpec(f"there are never {self.at_least} tasks that could run together")
         if self.gpu > MOST_GPUS:
             raise BadSpec(f"no machine has more than {MOST_GPUS} GPUs")
         if self.gpu != int(self.gpu) and not SMALLEST_PART <= self.gpu < 1:
@@ -112,6 +118,11 @@ class JobSpec:
                 raise BadSpec(f"{text!r} cannot be the name of a queue, user or group")
         if not (self.vcore or self.memory or self.gpu >= 1):
             raise BadSpec("the job asks for nothing: give it --vcore, --memory or --gpu with whole GPUs")
+
+    @property
+    def is_gang(self) -> bool:
+        """Tells whether several tasks have to run together."""
+        return self.at_least > 1
 
     @property
     def predecessors(self) -> tuple[int | str, ...]:

@@ -41,8 +41,8 @@ class Commands:
         handlers = {
             "submit": self._submit, "ps": self._list_jobs, "show": self._show, "cancel": self._cancel_tasks,
             "hold": self._hold_jobs, "release": self._release_jobs, "change": self._change_jobs,
-            "wait": self._wait, "logs": self._read_log, "status": self._show_status, "forget": self._forget_node,
-            "down": self._take_down,
+            "scale": self._scale_job, "wait": self._wait, "logs": self._read_log, "status": self._show_status,
+            "forget": self._forget_node, "down": self._take_down,
         }  # fmt: skip
         handler = handlers.get(str(request.get("do")))
         if handler is None:
@@ -89,7 +89,14 @@ class Commands:
     async def _cancel_tasks(self, request: Mapping[str, Any]) -> dict[str, Any]:
         names = [str(name) for name in request["names"]]
         found = [self._dispatcher.find_tasks(name) for name in names]
-        return {"cancelled": sum(self._dispatcher.cancel(job, tasks) for job, tasks in found)}
+        warned = bool(request.get("notice"))
+        cancel = self._dispatcher.cancel
+        return {"cancelled": sum(cancel(job, tasks, job.spec.grace_s if warned else 0.0) for job, tasks in found)}
+
+    async def _scale_job(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        (job,) = self._find_jobs({"names": [request["name"]]})
+        self._dispatcher.scale_job(job, int(request["size"]))
+        return {}
 
     async def _wait(self, request: Mapping[str, Any]) -> dict[str, Any]:
         names = [str(name) for name in request["names"]]

@@ -56,6 +56,8 @@ AGAIN_S: Final = 1.0
 REFUSED_AGAIN_S: Final = 10.0
 CONFIRM_S: Final = 30.0
 MOST_RELEASES: Final = 20_000
+TASK_GROUP: Final = "tasks"
+"""The task group of all members of a gang."""
 OVER: Final = frozenset({"Completed", "Failed", "Failing", "Rejected"})
 """The states of an application in which it accepts no asks."""
 _LOGGER: Final = logging.getLogger(__name__)
@@ -383,6 +385,11 @@ def _make_application(job: Job) -> si.AddApplicationRequest:
         ugi=si.UserGroupInformation(user=spec.user, groups=spec.groups or (spec.user,)),
         # The name of a program may contain bytes that are no valid text.
         tags={"kornel.name": spec.shown_name[:200].encode("utf-8", "replace").decode()},
+        # The core has no placeholders of this gang, and takes this amount for that of its minimum.
+        placeholderAsk=resource({name: spec.at_least * amount for name, amount in _list_amounts(job).items()})
+        if spec.is_gang
+        else None,
+        gangSchedulingStyle="Hard" if spec.is_gang else "",
     )
 
 
@@ -403,6 +410,7 @@ def _make_ask(job: Job, task: Task) -> Ask:
         allow_preempt_other=True,
         created_s=int(job.submitted_s),
         devices=_list_wants(job.spec.gpu),
+        task_group=TASK_GROUP if job.spec.is_gang else "",
     )
 
 

@@ -55,7 +55,7 @@ TERMS = words(
     " keys values update flush connect register unregister send receive encode decode parse render dump load handle"
     # The field's.
     " admits allocate bind claim reserve unreserve release preempt schedule audit drain resize explain validate commit"
-    " rollback apply cycle submit withdraw"
+    " rollback apply cycle submit withdraw scale adapt"
     # Subcommands, which are named after what is typed.
     " serve status queues nodes applications asks users top events watch config history preemptions reservations bench"
     " version scenarios trace demo generate check preview show diff ask quota priority health apps configs certificate"
@@ -115,19 +115,19 @@ BOUNDS = {
     "core/commands": Bounds(0, 0, 0, 3, 0, 1_019),
     "core/config": Bounds(0, 0, 0, 14, 0, 3_407),
     "core/domain": Bounds(0, 0, 0, 3, 0, 2_573),
-    "core/engine": Bounds(0, 0, 0, 3.5, 0, 6_800),
+    "core/engine": Bounds(0, 0, 0, 3.5, 0, 6_830),
     "core/journal": Bounds(0, 0, 0, 4, 0, 5_850),
     "core/laws": Bounds(0, 0, 0, 5, 0, 578),
     "core/metrics": Bounds(0, 0, 0, 6, 0, 1_900),
-    "core/model": Bounds(0, 0, 0, 2, 0, 4_231),
+    "core/model": Bounds(0, 0, 0, 2, 0, 4_245),
     "core/policies": Bounds(0, 0, 0, 3, 0, 2_600),
-    "core/preemption": Bounds(0, 0, 0, 3.1, 0, 17_100),
+    "core/preemption": Bounds(0, 0, 0, 3.1, 0, 17_102),
     "core/process": Bounds(0, 0, 0, 5, 0, 1_766),
     "core/rest": Bounds(0, 0, 0, 12, 0, 4_671),
     "core/security": Bounds(0, 0, 0, 9, 0, 2_215),
     "core/service": Bounds(0, 0, 0, 10, 0, 12_074),
-    "core/snapshot": Bounds(0, 0, 0, 5, 0, 1_448),
-    "core/state": Bounds(0, 0, 0, 3.5, 0, 8_000),
+    "core/snapshot": Bounds(0, 0, 0, 5, 0, 1_451),
+    "core/state": Bounds(0, 0, 0, 3.5, 0, 8_129),
     "core/telling": Bounds(0, 0, 0, 6, 0, 9_555),
     "core/tracing": Bounds(0, 0, 0, 13, 0, 300),
     "core/web": Bounds(0, 0, 0, 0, 0, 150),

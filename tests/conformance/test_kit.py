@@ -99,6 +99,7 @@ def test_the_core_dies(tmp_path: Path) -> None:
         chosen = ("--case", "26", "--case", "171", "--case", "172")
         kill = ("--restart", f"kill -9 {find_program(core.pid)}; false")
         done = finished("kornel.conformance", "core", "--address", address, *chosen, *kill)
+        core.wait(PATIENCE_S)
     assert done.returncode == 3, done.stdout + done.stderr
     assert "2 cases: 1 pass, 1 fail: does NOT conform: failed 171" in done.stdout
     assert "error: stopped after case 171 (after a kill a shim" in done.stderr

@@ -93,6 +93,7 @@ CREATE TRIGGER slow BEFORE INSERT ON journal_blocks FOR EACH ROW EXECUTE FUNCTIO
 """
 
 
+@pytest.mark.long
 async def test_appends_that_are_answered_late_hand_the_lease_over_once(postgres: Postgres, tmp_path: Path) -> None:
     """Each of them takes longer than a leader waits before it offers the lease: the cores do not take turns."""
     shim = Shim()
@@ -116,6 +117,7 @@ async def test_appends_that_are_answered_late_hand_the_lease_over_once(postgres:
         await shim.hear_all(second.channel, "last", set(check_heard(shim, postgres.url)))
 
 
+@pytest.mark.long
 async def test_an_append_that_is_not_answered_makes_a_single_core_wait(postgres: Postgres, tmp_path: Path) -> None:
     """Where no other core takes the lease, it goes on by itself."""
     shim = Shim()
@@ -145,6 +147,7 @@ def read_epoch(postgres: Postgres) -> int:
     return int(row[0])
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("ahead_s", [-3_600, 3_600])
 async def test_the_clock_of_the_database_may_be_set(postgres: Postgres, tmp_path: Path, ahead_s: int) -> None:
     """Who leads goes on leading, and when it is killed another core leads as soon as ever."""

@@ -23,6 +23,7 @@ from kornel.v1 import (
 from tests.e2e.harness import CONFIG, create, resource
 from tests.e2e.test_resume import KilledCore, killed_core, look_at_partition
 from tests.patience import PATIENCE_S
+from tests.waiting import until
 
 SECOND_NS = 10**9
 GANG_TIMES_OUT_S = 60
@@ -127,3 +128,27 @@ async def test_what_is_easily_forgotten_survives_a_kill(tmp_path: Path) -> None:
             if ended.done():
                 break
         assert await ended == si.TIMEOUT
+
+
+async def test_time_goes_on_while_no_core_runs(tmp_path: Path) -> None:
+    """The wait of a gang that ran out meanwhile is over when a core runs again."""
+    async with killed_core(tmp_path, "--test-clock") as core, ShimClient(core.address, "rm-1") as client:
+        await client.register(config=CONFIG)
+        await client.create_nodes([create("n1", vcore=10_000)])
+        gang = si.AddApplicationRequest(applicationID="gang", queueName="root.a", executionTimeoutMilliSeconds=1)
+        gang.ugi.user = "ann"
+        gang.placeholderAsk.CopyFrom(resource(vcore=12_000))
+        await client.add_applications([gang])
+        await client.submit_asks([Ask("member", "gang", {"vcore": 6_000}, placeholder=True, task_group="g")])
+        ended = asyncio.create_task(wait_for_end(client, "member"))
+        await until(lambda: has_allocation(client), "the placeholder to be placed")
+        assert not ended.done(), "the clock stands still"
+        await core.kill()
+        await core.start()
+        await move_clock(core, 0)
+        assert await ended == si.TIMEOUT
+
+
+async def has_allocation(client: ShimClient) -> bool:
+    """Tells whether anything is placed."""
+    return bool((await look_at_partition(client)).allocation_count)

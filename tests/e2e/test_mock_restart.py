@@ -133,6 +133,7 @@ def test_a_run_judges_itself_across_the_restart(tmp_path: Path) -> None:
     assert "PASSED" in output
 
 
+@pytest.mark.long
 def test_a_run_may_end_with_its_core(tmp_path: Path) -> None:
     """With --no-reconnect, a core that has forgotten the cluster ends the run with status 3 and its reason."""
     address = f"unix:{tmp_path}/core.sock"

@@ -76,6 +76,7 @@ async def test_another_version_refuses_what_a_killed_core_left(tmp_path: Path) -
     assert "Traceback" not in said
 
 
+@pytest.mark.long
 async def test_a_rolling_upgrade_loses_nothing(postgres: Postgres, tmp_path: Path) -> None:
     """The new version stands by until the old one ends, and begins with the snapshot that it leaves."""
     async with cores_on(postgres.url, tmp_path) as cores:
@@ -93,6 +94,7 @@ async def test_a_rolling_upgrade_loses_nothing(postgres: Postgres, tmp_path: Pat
         assert not status.standing.problem
 
 
+@pytest.mark.long
 async def test_a_writer_that_is_killed_leaves_no_snapshot(tmp_path: Path) -> None:
     """Only what was there before; the core goes on, and makes the next one."""
     journal = str(tmp_path / "journal.db")
@@ -137,6 +139,7 @@ def with_signal(pid: int) -> None:
         return
 
 
+@pytest.mark.long
 async def test_without_room_there_is_no_snapshot_and_the_core_goes_on(tmp_path: Path, small_disk: Path) -> None:
     """The log says so; what was written in part is gone; with room again the next one is made."""
     journal, ballast = str(tmp_path / "journal.db"), small_disk / "ballast"

@@ -222,7 +222,8 @@ class Cluster:
         """Returns where the API server's books and the core's differ, as sentences."""
         pods = self.api.pods()
         names = {uid_of(pod): name_of(pod) for pod in pods}
-        bound = {uid_of(pod): node for pod in pods if is_live(pod) and (node := node_of(pod))}
+        ours = (pod for pod in pods if pod["spec"]["schedulerName"] == "yunikorn")
+        bound = {uid_of(pod): node for pod in ours if is_live(pod) and (node := node_of(pod))}
         booked = self.core.nodes_by_allocation()
         if booked is None:
             return ["no shim is registered at the core"]

@@ -139,6 +139,10 @@ MEMBER = scene(
 )
 REFUSED = scene((A,), [2], (), [k("low", "a1", refused=frozenset({"n0"}))], [HELD])
 LINE = scene(AB, [4], FULL, [k("low", "a1", 4)])
+BOUND_LINE = scene(
+    AB, [4, 2], [*FULL, (k("r4", "b1", 2), "n1")], [k("high", "a1", 4, 1000), k("low", "b1", 2)],
+    [Claim("low", firm=False, node="n1")],
+)  # fmt: skip
 
 TABLE = [
     ("row 2", quiet(checks.find_idle_room), ROW_2, "3 no loan by guarantee", replace(ROW_2, claims=(FIRM,))),
@@ -174,6 +178,8 @@ TABLE = [
     ("row 9", quiet(checks.find_idle_line), ROW_9, "5 no room saved for a gang", replace(
         ROW_9, claims=tuple(Claim(task.key, firm=False, node="n0") for task in GANG))),
     ("line", quiet(checks.find_idle_line), LINE, "5 no room saved", replace(LINE, nodes={"n0": Node("n0", {"v": 3})})),
+    ("behind the line", quiet(checks.find_idle_line), BOUND_LINE, "5 behind the line", replace(
+        BOUND_LINE, claims=(Claim("high", firm=False, node="n0"),))),
     ("row 17, claim", quiet(checks.find_hopeless_claims), ROW_17, "5 claim on a drained node", replace(
         ROW_17, waiting={"low": k("low", "a1", required_node="n0")})),
     ("row 17, placed", placed(checks.find_closed_node, low="n0"), ROW_17, "5 drained", replace(

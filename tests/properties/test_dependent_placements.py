@@ -27,14 +27,16 @@ from kornel.core.state.waiting import pausing
 from tests.driven_core import DrivenCore
 from tests.examples import scale_examples
 from tests.kubernetes_rules import (
-    AntiAffinity,
     Ended,
     Placed,
     Pod,
     Spread,
+    Term,
     depends_on_placements,
+    find_idle,
     find_violations,
     random_pods,
+    random_rules,
     random_topology,
     refuse_node,
 )
@@ -44,6 +46,7 @@ PARTITION = "[rm]default"
 MILLISECOND = 10**6
 TIMEOUT_NS = 1_000 * MILLISECOND
 APPLICATIONS = 4
+REST = 8
 SEEDS = scale_examples(60)
 
 
@@ -139,7 +142,7 @@ class PodShim(DrivenCore):
             if len(self.history) != placed:
                 placed, since_ns = len(self.history), self.now_ns
             wake_ns = self.engine.next_wakeup_ns()
-            if wake_ns is None or wake_ns > since_ns + 2 * pausing.LEAST_NS:
+            if wake_ns is None or wake_ns > since_ns + REST * pausing.LEAST_NS:
                 return
             self.now_ns = max(self.now_ns + MILLISECOND, wake_ns)
 
@@ -257,9 +260,9 @@ def test_a_shim_that_keeps_no_order_sees_rules_broken(manner: Manner) -> None:
 @pytest.mark.parametrize(
     ("rule", "most"),
     [
-        (Pod("", "web", anti_affinity=AntiAffinity("web", "hostname")), 6),
+        (Pod("", "web", anti_affinity=(Term("web", "hostname"),)), 6),
         (Pod("", "web", host_port=8080), 6),
-        (Pod("", "web", spread=Spread("web", "zone", 1)), 30),
+        (Pod("", "web", spread=(Spread("web", "zone", 1),)), 30),
     ],
     ids=["anti-affinity", "port", "spread"],
 )
@@ -277,3 +280,24 @@ def test_as_many_run_as_the_rule_allows(manner: Manner, rule: Pod, most: int) ->
     shim.come_to_rest()
     assert shim.violations() == []
     assert len(shim.running) == most
+
+
+@pytest.mark.parametrize("manner", [Manner.TAGS, Manner.ANSWERS, Manner.AT_ONCE, Manner.AWAITS])
+def test_random_rules_hold_and_nobody_waits_for_nothing(manner: Manner) -> None:
+    for seed in range(scale_examples(4)):
+        shim = PodShim(seed, manner, pods=0)
+        dice = random.Random(seed)
+        shim.topology = {f"m{n}": {"hostname": f"m{n}", "zone": f"z{n % 3}"} for n in range(8)}
+        for name in shim.topology:
+            shim.node(name, {"vcore": 20})
+        for node in [name for name in shim.state.nodes if name not in shim.topology]:
+            shim.node(node, action=NodeAction.DECOMISSION)
+        shim.pods = random_rules(dice, 80, 12)
+        for pod in shim.pods.values():
+            shim.ask(pod)
+        shim.come_to_rest()
+        assert shim.violations() == [], f"seed {seed}"
+        waiting = shim.pods.keys() - shim.running.keys()
+        room = [node.node_id for node in shim.state.nodes.values() if node.free[0] > 0]
+        assert list(find_idle(sorted(waiting), room, shim.running, shim.pods, shim.topology)) == [], f"seed {seed}"
+        assert len(shim.running) > 10, f"seed {seed}"

@@ -104,7 +104,7 @@ class _FullLimit:
         name = self.dice.choice(list(self.priorities))
         came_s = self.clock.now_ns // SECOND_NS - self.dice.choice((0, 0, 30))
         size = Resources({"vcore": cores * 1_000})
-        priority = self.priorities[name]
+        priority = self.priorities[name] + self.dice.choice((0, 0, 1))
         ask = AllocationSpec(f"k{self.made}", name, PARTITION, size, priority=priority, created_s=max(1, came_s))
         self._hear(self.clock.send(UpdateAllocations("rm", (ask,))))
 

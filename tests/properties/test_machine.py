@@ -194,7 +194,12 @@ PLANTED: Final[dict[str, tuple[object, str, Callable[[Any], Any]]]] = {
 }
 
 
-RARE: Final = ("a plan of a gang is given up", "an operator's drain is forgotten", "any number of applications runs")
+RARE: Final = (
+    "a plan of a gang is given up",
+    "an operator's drain is forgotten",
+    "any number of applications runs",
+    "a slot that frees is offered to nobody",
+)
 """Those that take the machine seconds to find."""
 SEED: Final = 3
 SEEDS: Final = {"gangs are torn": 8}

@@ -36,8 +36,10 @@ class Stream(VirtualCluster):
         leaves = rng.choice((("a",), ("a", "b"), ("a", "b", "c")))
         self.leaves = {leaf: rng.choice(("fifo", "fifo", "fair")) for leaf in leaves}
         self.racks = random.Random(f"streams/{number}/racks").choice((0, 0, 2, 3))
-        """The number of racks among which the nodes are divided, and in one of which each gang requires its places; 0:
-        there are none."""
+        """The number of racks among which the nodes are divided, and in one of which whoever is large requires its
+        places; 0: there are none."""
+        self.alone = random.Random(f"streams/{number}/alone").random() < 0.5 and self.racks > 0
+        """Whether the members of a group are asked for one by one, and no gang."""
         self.limits = {leaf: rng.randint(self.capacity, self.total) for leaf in self.leaves if rng.random() < 0.4}
         self.user_limit = rng.randint(self.capacity, self.total) if rng.random() < 0.25 else 0
         self.longest_s = rng.choice((5, 15, 40))
@@ -100,16 +102,17 @@ class Stream(VirtualCluster):
             leaf, user = self._draw_leaf()
             takes_gangs = self.leaves[leaf.removeprefix("root.")] == "fifo"
             if size <= min(least, self.capacity) and (members == 1 or takes_gangs):
-                self.add_application(name, leaf, user, {"vcore": members * size} if members > 1 else None)
+                whole = members > 1 and not self.alone
+                self.add_application(name, leaf, user, {"vcore": members * size} if whole else None)
                 yield name, size, members, priority
 
     def _ask_large(self) -> None:
         for name, size, members, priority in self.large:
             self.waiting[name] = members
             spec = AllocationSpec("", name, PARTITION, Resources({"vcore": size}), priority)
-            if members > 1:
-                rack = TopologyRequest(Wish.REQUIRED, "rack") if self.racks else None
-                spec = spec._replace(task_group="g", placeholder=True, topology=rack)
+            spec = spec._replace(topology=TopologyRequest(Wish.REQUIRED, "rack") if self.racks else None)
+            if members > 1 and not self.alone:
+                spec = spec._replace(task_group="g", placeholder=True)
             spec = spec._replace(devices=DeviceRequest(number=size) if self.small else None)
             self.ask(*(spec._replace(key=f"{name}.{at}") for at in range(members)))
 

@@ -127,6 +127,7 @@ func (s *Shim) Start(ctx context.Context, registration Registration) error {
 		if s.ctx.Err() != nil {
 			return s.giveUp(ErrClosed)
 		}
+		s.noteEnd(err)
 		s.logger.Warn("the core cannot be reached yet", "error", err)
 		if sleep(ctx, spread(pause)) != nil {
 			return s.giveUp(err)

@@ -52,22 +52,30 @@ def may_have_places(members: Sequence[Allocation]) -> bool:
 
 
 def take_places(
-    state: PartitionState, members: Sequence[Allocation], gang: Collection[Allocation]
+    state: PartitionState,
+    members: Sequence[Allocation],
+    gang: Collection[Allocation],
+    lost: Sequence[Reservation] = (),
 ) -> SavedPlaces | None:
-    """Returns the result of :func:`find_saved_places` for *members* of *gang*. If they find places only without what
-    others save who stand behind the gang in the line, these lose it where it is in the way, the last one first."""
+    """Returns the result of :func:`find_saved_places` for *members* of *gang* once the claims *lost* have ended, which
+    it ends then. If they find places only without what others save who stand behind the gang in the line, these lose it
+    where it is in the way, the last one first."""
     least = find_least(gang)
-    places = find_saved_places(state, members, least)
-    behind = [] if places is not None else savings.list_behind(state, least, came_ns(gang))
-    if not behind:
-        return places
     find = partial(find_saved_places, state, members, least)
-    number = bisect_left(range(len(behind)), True, key=lambda last: find(behind[: last + 1]) is not None)
-    lost, places = behind[: number + 1], find(behind[: number + 1])
-    on_nodes: dict[Node, list[Allocation]] = {}
-    for ask, node in places or ():
-        on_nodes.setdefault(node, []).append(ask)
+    places, behind = find(lost), list[Reservation]()
+    if places is None:
+        behind = [claim for claim in savings.list_behind(state, least, came_ns(gang)) if claim not in lost]
+        number = bisect_left(range(len(behind)), True, key=lambda last: find([*lost, *behind[: last + 1]]) is not None)
+        behind = behind[: number + 1]
+        places = find([*lost, *behind]) if behind else None
+    if places is None:
+        return None
     for claim in lost:
+        end_reservation(state, claim, requeue=True)
+    on_nodes: dict[Node, list[Allocation]] = {}
+    for ask, node in places:
+        on_nodes.setdefault(node, []).append(ask)
+    for claim in behind:
         site = _Site(state, claim.node, least)
         if not all(site.take_member(ask.shape, now=False) for ask in on_nodes.get(claim.node, ())):
             end_reservation(state, claim, requeue=True)

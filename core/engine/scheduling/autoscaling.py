@@ -13,6 +13,7 @@ from typing import Final
 
 from kornel.core.domain.ask_places import WaitsFor
 from kornel.core.domain.effects import SchedulingFailed
+from kornel.core.domain.history.events import shorten_event_text
 from kornel.core.model.allocations import Allocation, AskGroup
 from kornel.core.model.applications import Application
 from kornel.core.model.orders.waiting_rooms import is_asleep
@@ -20,6 +21,7 @@ from kornel.core.model.queues import Queue
 from kornel.core.model.shapes import Pairs
 from kornel.core.policies.application_order import application_key
 from kornel.core.policies.queue_order import queue_key
+from kornel.core.state.history.event_texts import describe_refusals
 from kornel.core.state.partition_state import PartitionState
 from kornel.core.state.waiting.places import refused_asks
 
@@ -96,12 +98,20 @@ def _look_at(state: PartitionState, application: Application, path: list[Headroo
         ask.scale_up = True
         if ask.group is not None:
             ask.group.scale_ups += 1
-        reason = ask.shape.write_lack()
-        state.effects.append(SchedulingFailed(application.application_id, ask.spec.key, reason))
+        state.effects.append(SchedulingFailed(application.application_id, ask.spec.key, _write_reason(state, ask)))
         for headroom in path:
             for t, amount in ask.shape.pairs:
                 if t in headroom:
                     headroom[t] -= amount
+
+
+def _write_reason(state: PartitionState, ask: Allocation) -> str:
+    """Returns why no node takes *ask*: what the shim refused, and that no other node has room, if there are any."""
+    lack, refused = ask.shape.write_lack(), ask.refused
+    if not refused:
+        return lack
+    told = describe_refusals(refusal.reason for refusal in refused.values())
+    return shorten_event_text(told if len(refused) >= len(state.node_order) else f"{told}; no other{lack[2:]}")
 
 
 def _tried_asks(

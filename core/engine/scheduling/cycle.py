@@ -158,6 +158,7 @@ def set_aside(state: PartitionState, group: AskGroup, why: NotPlaced, now_ns: in
         park_for_node(state, group)
     elif why.reason is Unschedulable.NO_FITTING_DOMAIN:
         park_for_domain(state, group)
+        reserving.wait_for_age(state, group.first_ask(), now_ns)
     else:
         park_without_node(state, group, group.shape)
         backoff.count_unplaced(state, group, now_ns)

@@ -18,9 +18,10 @@ from kornel.core.model.gang_units import UnitId
 from kornel.core.model.nodes import Node
 from kornel.core.model.queues import Queue
 from kornel.core.model.shapes import holds_pairs
+from kornel.core.state.asks.group_domains import is_with_others
 from kornel.core.state.asks.limit_claims import lapse_below
 from kornel.core.state.asks.reservations import end_reservation
-from kornel.core.state.asks.savings import can_save, give_back, may_look_around, saved_on
+from kornel.core.state.asks.savings import can_save, find_homes, give_back, may_look_around, saved_on
 from kornel.core.state.partition_state import PartitionState
 from kornel.core.state.records.gang_record import GangHold
 from kornel.core.state.waiting.gathering import find_least
@@ -89,22 +90,23 @@ def _look_at(state: PartitionState, claim: Reservation, now_ns: int) -> None:
 def _keeps_back(state: PartitionState, claim: Reservation) -> bool:
     """Tells whether somebody waits who could be placed if nothing were saved, or could save room but for the bound."""
     waiting = _waiting_asks(state)
-    if _shuts_out(claim.node, waiting):
+    if _shuts_out(state, claim.node, waiting):
         return True
     if state.reserving.more_may_be_saved(len(state.nodes)):
         return False
-    firsts = {(ask.shape, frozenset(ask.refused or ())): ask for ask in reversed(waiting)}
+    firsts = {(ask.shape, ask.spec.topology, frozenset(ask.refused or ())): ask for ask in reversed(waiting)}
     return any(
-        node.node_id not in refused and can_save(node, ask, saved_on(node))
-        for (_, refused), ask in firsts.items()
+        node.node_id not in refused and can_save(node, ask, saved_on(node)) and is_home(node)
+        for (_, _, refused), ask in firsts.items()
+        for is_home in [find_homes(state, ask)]
         for node in state.node_order
     )
 
 
 def _waiting_asks(state: PartitionState) -> list[Allocation]:
     """Returns the first asks of groups that wait for room on a node, of each shape one for which all nodes are open,
-    and those refused on every node with room that save none."""
-    found: list[Allocation] = []
+    of those that wait for room in a domain, and those refused on every node with room that save none."""
+    found = [waiter.first_ask() for waiter in state.waiting_for_domain if isinstance(waiter, AskGroup)]
     for room in state.no_room.values():
         for ask in (waiter.first_ask() for waiter in room if isinstance(waiter, AskGroup)):
             found.append(ask)
@@ -113,14 +115,14 @@ def _waiting_asks(state: PartitionState) -> list[Allocation]:
     return [*found, *filter(may_look_around, refused_asks(state))]
 
 
-def _shuts_out(node: Node, waiting: Sequence[Allocation]) -> bool:
+def _shuts_out(state: PartitionState, node: Node, waiting: Sequence[Allocation]) -> bool:
     """Tells whether one of those *waiting* could be placed on *node* if nothing were saved there."""
     claims = node.claims
     assert claims is not None, "the node has a claim"
     saved = claims.list_saved()
     room = claims.open_room(node.free, saved)
     open_to = [ask for ask in waiting if node.node_id not in (ask.refused or ())]
-    fitting = [ask for ask in open_to if holds_pairs(room, ask.shape.pairs)]
+    fitting = [ask for ask in open_to if holds_pairs(room, ask.shape.pairs) and is_with_others(state, ask, node)]
     return any(node.has_devices(ask.shape.devices, None, saved) for ask in fitting)
 
 
@@ -165,4 +167,4 @@ def _gang_keeps_back(state: PartitionState, hold: GangHold) -> bool:
     if any(room.waiters for room in state.gangs.rooms.values()):
         return True
     waiting = _waiting_asks(state)
-    return any(_shuts_out(node, waiting) for node in by_node(hold.claims()))
+    return any(_shuts_out(state, node, waiting) for node in by_node(hold.claims()))

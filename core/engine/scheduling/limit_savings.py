@@ -19,7 +19,7 @@ from kornel.core.domain.settings import SortPolicy
 from kornel.core.engine.gangs.gang_places import add_up, choose_places, demand_of
 from kornel.core.engine.gangs.gang_savings import find_saved_places, may_have_places
 from kornel.core.engine.scheduling.lapsing import pause_of
-from kornel.core.model.allocations import Allocation, AskGroup, LimitClaim
+from kornel.core.model.allocations import Allocation, AskGroup, LimitClaim, together_of
 from kornel.core.model.gang_units import GangUnit
 from kornel.core.model.nodes import Node
 from kornel.core.model.orders.waiting_rooms import WaitingRoom
@@ -30,7 +30,7 @@ from kornel.core.policies.application_order import usage_shares
 from kornel.core.policies.claim_order import comes_before, limits_of, line_key, rank_below
 from kornel.core.policies.queue_order import fair_share
 from kornel.core.state.asks.limit_claims import end_saving_below, find_lacking, lapse_below, save_below, sum_missing
-from kornel.core.state.asks.savings import can_save, has_slot, saved_on
+from kornel.core.state.asks.savings import can_save, find_homes, has_slot, saved_on
 from kornel.core.state.partition_state import PartitionState
 from kornel.core.state.waiting import admission, turns
 from kornel.core.state.waiting.gathering import find_least, minimum_members
@@ -249,21 +249,25 @@ def _has_node(state: PartitionState, ask: Allocation, known: _Known) -> bool:
         return node is not None and node.could_hold_shape(ask.shape)
     refused, group = ask.refused or (), ask.spec.task_group and (ask.application, ask.spec.task_group)
     # Whoever asks for the same and is behind in the line has no more nodes than those before it, until a claim ends.
-    same = ask.shape, tuple(refused), group, state.changes
+    together = together_of(ask.spec) and (ask.application, ask.spec.topology)
+    same = ask.shape, tuple(refused), group, together, state.changes
     if same not in known:
+        is_home = find_homes(state, ask)
         nodes = [node for node in state.node_order if node.node_id not in refused]
-        if any(node.has_room_for(ask.shape) for node in nodes):
+        if any(node.has_room_for(ask.shape) and is_home(node) for node in nodes):
             known[same] = True
-        elif not _could_save(state, ask, nodes):
+        elif not _could_save(state, ask, nodes, is_home):
             known[same] = False
     return known.get(same, True)
 
 
-def _could_save(state: PartitionState, ask: Allocation, nodes: list[Node]) -> bool:
-    """Tells whether one of *nodes* could have room for *ask*, beside what those before it in the line save there."""
+def _could_save(state: PartitionState, ask: Allocation, nodes: list[Node], is_home: Callable[[Node], bool]) -> bool:
+    """Tells whether one of *nodes* that *is_home* could have room for *ask*, beside what those before it in the line
+    save there."""
     key = line_key(ask)
     return _is_within_bound(state, ask) and any(
-        can_save(node, ask, [claim for claim in saved_on(node) if line_key(claim.ask) < key]) for node in nodes
+        can_save(node, ask, [claim for claim in saved_on(node) if line_key(claim.ask) < key]) and is_home(node)
+        for node in nodes
     )
 
 

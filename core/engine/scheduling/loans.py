@@ -50,7 +50,7 @@ def find_lent_node(state: PartitionState, ask: Allocation, why: NotPlaced) -> No
     enough = {node: None for node in roomy if holds_pairs(node.free, pairs)}
     found = [node for node in enough if node in state.node_order and lends_room(state, node, ask)]
     # A member of a group that requires a domain takes the place only where the others are, or have theirs.
-    among = None if ask.spec.topology is None or not found else group_domains.nodes_for_victims(state, ask)
+    among = None if ask.spec.topology is None or not found else group_domains.nodes_on_loan(state, ask)
     found = found if among is None else [node for node in found if node in among]
     allowed = [node for node in found if node.node_id not in (ask.refused or ())]
     if found and not allowed:

@@ -159,6 +159,13 @@ def _may_use(state: PartitionState, other: Reservation, reservation: Reservation
     return comes_before(ask, reservation.waiter) and lends_room(state, node, ask)
 
 
+def _may_stay(state: PartitionState, reservation: Reservation) -> bool:
+    """Tells whether the holder of *reservation*, which is saved by age, may be placed on that node: the shim has not
+    refused it there, and it is in a domain that its group still allows."""
+    ask, node = reservation.ask, reservation.node
+    return node.node_id not in (ask.refused or ()) and group_domains.is_with_others(state, ask, node)
+
+
 def _place_in_turn(state: PartitionState, reservation: Reservation, node: Node, now_ns: int, ask: Allocation) -> None:
     """Places *ask* on *node*, or has *reservation* wait for those who come before it and are about to be tried. The
     room that others leave for it passes only inside its leaf, and not if it must run there."""
@@ -184,7 +191,7 @@ def _try_elsewhere(state: PartitionState, reservation: Reservation, now_ns: int)
         return
     other: Node | NotPlaced | None = None
     limited = finding.kept_back(state, ask)
-    ends = reservation.by_age and reservation.node.node_id in (ask.refused or ())
+    ends = reservation.by_age and not _may_stay(state, reservation)
     if limited is not None:
         ends = ends or reservation.comes_last or limited.reason is Unschedulable.APPLICATION_LIMIT
     if ends:

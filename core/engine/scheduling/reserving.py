@@ -12,12 +12,12 @@ percentage of nodes is reserved by age at any time.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import islice
 from typing import Any, Final
 
-from kornel.core.domain.ask_places import WaitsFor
+from kornel.core.domain.ask_places import AskPlace, WaitsFor
 from kornel.core.engine.gangs import gang_places, gang_savings
 from kornel.core.engine.scheduling import lapsing
 from kornel.core.model.allocations import Allocation, AskGroup, Reservation
@@ -27,11 +27,20 @@ from kornel.core.model.nodes import Node
 from kornel.core.model.orders.waiting_rooms import is_asleep
 from kornel.core.model.shapes import Shape
 from kornel.core.policies.application_order import application_key
-from kornel.core.policies.claim_order import comes_before, importance_of, line_key
+from kornel.core.policies.claim_order import comes_before, importance_of, line_key, place_in_line
 from kornel.core.policies.queue_order import queue_key
 from kornel.core.state.asks import finding
 from kornel.core.state.asks.reservations import end_reservation, reserve_node
-from kornel.core.state.asks.savings import can_save, give_back, list_behind, may_look_around, may_save, saved_on
+from kornel.core.state.asks.savings import (
+    can_save,
+    find_homes,
+    find_in_way,
+    give_back,
+    list_behind,
+    may_look_around,
+    may_save,
+    saved_on,
+)
 from kornel.core.state.partition_state import PartitionState
 from kornel.core.state.waiting import inquiries, pausing
 from kornel.core.state.waiting.gathering import came_ns, find_least, minimum_members
@@ -46,6 +55,10 @@ NODES_PER_UNIT: Final = 20
 """The number of nodes looked at that count as one decision in the budget of a slice."""
 GROUPS_PER_UNIT: Final = 3
 """The same for the gangs that a round sorts when it begins."""
+
+
+_Placed = tuple[tuple[object, ...], AskGroup | Allocation]
+"""An ask or group that waits, behind its place in the line in which room is saved."""
 
 
 def wait_for_age(state: PartitionState, ask: Allocation, now_ns: int) -> None:
@@ -82,59 +95,62 @@ def advance_round(state: PartitionState, now_ns: int) -> int:
     if isinstance(waiter, GangUnit):
         round_.left.popleft()
         return _save_for_gang(state, waiter, now_ns)
+    in_domain = isinstance(waiter, AskGroup) and waiter.parked_at is state.waiting_for_domain
     if not _reserve_for_one(state, waiter, now_ns):
         round_.left.popleft()
-    # Most of the cost is sorting all nodes for a shape that is new in this round, so the slice is charged for it.
-    return 1 + (len(round_.candidates) - sorted_before) * (len(state.node_order) // NODES_PER_UNIT)
+    # Most of the cost is sorting all nodes for a shape that is new in this round, or looking for those of a domain, so
+    # the slice is charged for it.
+    walks = len(round_.candidates) - sorted_before + in_domain
+    return 1 + walks * (len(state.node_order) // NODES_PER_UNIT)
 
 
 def _begin_round(state: PartitionState, now_ns: int) -> int:
     round_, line = state.reserving, state.in_line
-    beside: list[tuple[tuple[object, ...], GangUnit | Allocation]] = []
+    beside: list[_Placed] = []
     round_.due_ns = None
     if round_.delay_ns is not None:
         beside = _waiting_beside(state)
-        more = round_.more_may_be_saved(len(state.nodes))
-        if more:
-            # How many have to be sorted still differs in an engine that was restored, so it does not count in the cost.
-            line.sort_marked()
-        round_.line = _line_up(state, beside, line.walk_members() if more else (), now_ns)
+        # How many have to be sorted still differs in an engine that was restored, so it does not count in the cost.
+        line.sort_marked()
+        round_.line = _line_up(state, beside, line.walk_members(), now_ns)
     round_.not_before_ns = now_ns + max(PAUSE_NS, PAUSE_PER_GROUP_NS * len(beside))
     return 1 + len(beside) // GROUPS_PER_UNIT
 
 
 def _line_up(
     state: PartitionState,
-    beside: Sequence[tuple[tuple[object, ...], GangUnit | Allocation]],
+    beside: Sequence[_Placed],
     walk: Iterable[tuple[Any, AskGroup]],
     now_ns: int,
 ) -> Iterator[AskGroup | Allocation]:
     """Yields those *beside* the groups of *walk*, which no node has room for, and these groups, in the line in which
     room is saved: the more important first, of equals the one that has waited longest. Groups are left out once no more
-    may be saved. With each, the next round is put off further from *now_ns*, when this one began."""
-    left, round_ = deque(beside), state.reserving
+    may be saved and nobody saves who stands behind them. With each, the next round is put off further from *now_ns*,
+    when this one began."""
+    left, round_, last = deque(beside), state.reserving, _find_last(state)
     for looked, (key, group) in enumerate(walk, len(beside)):
         round_.not_before_ns = max(round_.not_before_ns, now_ns + PAUSE_PER_GROUP_NS * looked)
         while left and left[0][0] < key:
             yield left.popleft()[1]
-        if not round_.more_may_be_saved(len(state.nodes)):
+        if not round_.more_may_be_saved(len(state.nodes)) and not key < last:
             break
         yield group
     for _, waiter in left:
         yield waiter
 
 
+def _find_last(state: PartitionState) -> tuple[object, ...]:
+    """Returns the place in the line of the last one who saves room alone; empty: nobody does."""
+    claims = [claim for claim in state.reserving.saved if claim.by_age and claim.least is None]
+    return max((line_key(claim.ask) for claim in claims if claim.ask.place is not AskPlace.HELD), default=())
+
+
 def _waiter_in_turn(state: PartitionState) -> AskGroup | Allocation | None:
-    """Returns who the round under way looks at now; ``None``: there is nobody left. Only gangs are still looked at once
-    no more may be saved."""
+    """Returns who the round under way looks at now; ``None``: there is nobody left."""
     left, line = state.reserving.left, state.reserving.line
-    more = state.reserving.more_may_be_saved(len(state.nodes))
-    while True:
-        if not left and line is not None:
-            left.extend(islice(line, 1))
-        if not left or more or isinstance(left[0], GangUnit):
-            return left[0] if left else None
-        left.popleft()
+    if not left and line is not None:
+        left.extend(islice(line, 1))
+    return left[0] if left else None
 
 
 def _reserve_for_one(state: PartitionState, waiter: AskGroup | Allocation, now_ns: int) -> bool:
@@ -157,25 +173,26 @@ def _reserve_for_one(state: PartitionState, waiter: AskGroup | Allocation, now_n
         if now_ns < ask.reserve_after_ns:
             round_.call_round(ask.reserve_after_ns)
             continue
-        if not round_.more_may_be_saved(len(state.nodes)):
+        if finding.exceeded_limit(state, ask) is not None:  # It will wait for that limit, and may save below it.
+            if isinstance(waiter, AskGroup):
+                activate_group(waiter)
+            else:
+                resume_refused(state, ask)
             return False
-        if not may_save(state, ask):
-            if finding.exceeded_limit(state, ask) is not None:  # It will wait for that limit, and may save below it.
-                if isinstance(waiter, AskGroup):
-                    activate_group(waiter)
-                else:
-                    resume_refused(state, ask)
+        lost = find_in_way(state, ask, ask.shape.pairs, since_ns)
+        if lost is None:
             return False
         candidates, left_out = _candidate_nodes(state, ask.shape), list[Node]()
+        is_home = find_homes(state, ask)
         found = None
         while candidates and found is None:
             node = candidates.popleft()
-            if node.node_id in (ask.refused or ()):
+            if node.node_id in (ask.refused or ()) or not is_home(node):
                 left_out.append(node)
-            elif node in state.node_order and _may_save_on(state, node, ask):
+            elif node in state.node_order and _may_save_on(state, node, ask, lost):
                 found = node
         candidates.extendleft(reversed(left_out))  # Others of this size may save room there.
-        found = found or _find_taken(state, ask)
+        found = found or _find_taken(state, ask, is_home, lost)
         if found is not None:
             _reserve(state, ask, found, now_ns)
         return found is not None
@@ -214,32 +231,38 @@ def keep_room(state: PartitionState, left: Reservation, now_ns: int) -> None:
         or node not in state.node_order
     ):
         return
-    if may_save(state, ask) and can_save(node, ask, saved_on(node)):
+    if may_save(state, ask) and can_save(node, ask, saved_on(node)) and find_homes(state, ask)(node):
         save_room(state, ask, node, now_ns)
 
 
-def _find_taken(state: PartitionState, ask: Allocation) -> Node | None:
-    """Returns the node on which room may be saved for *ask* once those lose theirs who stand behind it in the line, the
-    last one first; ``None``: on none."""
-    ended: list[Reservation] = []
+def _find_taken(
+    state: PartitionState, ask: Allocation, is_home: Callable[[Node], bool], lost: Sequence[Reservation]
+) -> Node | None:
+    """Returns the node on which room may be saved for *ask* once those *lost* have ended, and others lose theirs who
+    stand behind it in the line, the last one first; ``None``: on none."""
+    ended = [*lost]
     for claim in list_behind(state, ask, ask.waits_since_ns):
         ended.append(claim)
-        node, refused = claim.node, ask.refused or ()
-        if node in state.node_order and node.node_id not in refused and _may_save_on(state, node, ask, ended):
+        node = claim.node
+        allowed = node in state.node_order and node.node_id not in (ask.refused or ()) and is_home(node)
+        if allowed and _may_save_on(state, node, ask, ended):
             return node
     return None
 
 
 def _make_way(state: PartitionState, node: Node, ask: Allocation) -> bool:
-    """Ends what those save on *node* who stand behind *ask* in the line, the last one first, as far as room may be
-    saved there only without it. Returns whether it may."""
-    if _may_save_on(state, node, ask):
-        return True
-    behind = [claim for claim in list_behind(state, ask, ask.waits_since_ns) if claim.node is node]
-    if not _may_save_on(state, node, ask, behind):
+    """Ends what those save who stand behind *ask* in the line, the last one first, as far as room may be saved for it
+    on *node* only without it. Returns whether it may."""
+    ended = find_in_way(state, ask, ask.shape.pairs, ask.waits_since_ns)
+    if ended is None:
         return False
-    while not _may_save_on(state, node, ask):
-        end_reservation(state, behind.pop(0), requeue=True)
+    behind = [claim for claim in list_behind(state, ask, ask.waits_since_ns) if claim.node is node]
+    while not _may_save_on(state, node, ask, ended):
+        if not behind:
+            return False
+        ended.append(behind.pop(0))
+    for claim in ended:
+        end_reservation(state, claim, requeue=True)
     return True
 
 
@@ -263,9 +286,10 @@ def _decide_reservation(
         state.reserving.call_round(now_ns)
         return
     # Since the question was sent, the node, the quotas or the ask may have changed, so all conditions are tested again.
-    sound = may_save(state, ask) and state.reserving.more_may_be_saved(len(state.nodes))
+    sound = finding.exceeded_limit(state, ask) is None
     waits = may_look_around(ask) or _waits_for_room(state, ask.group)
-    if sound and waits and node in state.node_order and _make_way(state, node, ask):
+    sound = sound and node in state.node_order and find_homes(state, ask)(node)
+    if sound and waits and _make_way(state, node, ask):
         save_room(state, ask, node, now_ns)
     else:
         state.reserving.call_round(now_ns)
@@ -276,10 +300,11 @@ def _drop_question(ask: Allocation) -> None:
 
 
 def _waits_for_room(state: PartitionState, group: AskGroup | None) -> bool:
-    """Tells whether no node has room for the asks of *group*, and whether nothing else keeps them waiting."""
+    """Tells whether no node, or domain, has room for the asks of *group*, and whether nothing else keeps them
+    waiting."""
     if group is None or not is_asleep(group) or group.application.backoff_until_ns:
         return False
-    return group.parked_at is state.no_room.get(group.shape)
+    return group.parked_at is state.waiting_for_domain or group.parked_at is state.no_room.get(group.shape)
 
 
 def _in_order(group: AskGroup) -> Iterator[Allocation]:
@@ -289,12 +314,15 @@ def _in_order(group: AskGroup) -> Iterator[Allocation]:
     yield from group.asks()[1:]
 
 
-def _waiting_beside(state: PartitionState) -> list[tuple[tuple[object, ...], GangUnit | Allocation]]:
-    """Returns the gangs that have not enough room, and the asks that were refused on every node with room, each with
-    its place in the line in which the other asks stand."""
-    found: list[tuple[tuple[object, ...], GangUnit | Allocation]] = []
-    if state.reserving.more_may_be_saved(len(state.nodes)):
-        found += [(line_key(ask), ask) for ask in filter(may_look_around, refused_asks(state))]
+def _waiting_beside(state: PartitionState) -> list[_Placed]:
+    """Returns the gangs that have not enough room, the groups that require a domain, and the asks that were refused on
+    every node with room, each with its place in the line in which the other asks stand."""
+    waiting = [waiter for waiter in state.waiting_for_domain if isinstance(waiter, AskGroup)]
+    found: list[_Placed] = [(place_in_line(group), group) for group in waiting]
+    found += [(line_key(ask), ask) for ask in filter(may_look_around, refused_asks(state))]
+    if not state.reserving.more_may_be_saved(len(state.nodes)):
+        last = _find_last(state)
+        found = [entry for entry in found if entry[0] < last]
     for room in state.gangs.rooms.values():
         for unit in [waiter for waiter in room.waiters if isinstance(waiter, GangUnit)]:
             members = minimum_members(unit)
@@ -323,11 +351,13 @@ def _save_for_gang(state: PartitionState, unit: GangUnit, now_ns: int) -> int:
     least = find_least(members)
     if saver is not None and not comes_before(least, find_least(saver.members)):
         return 1
-    if not gang_savings.may_save_gang(state, application, members):
-        if gang_places.exceeded_limit(state, application, members) is not None:
-            activate_group(unit)
+    if not gang_savings.may_have_places(members):
         return 1
-    places = gang_savings.take_places(state, members, members)
+    if gang_places.exceeded_limit(state, application, members, least.spec.priority) is not None:
+        activate_group(unit)
+        return 1
+    lost = find_in_way(state, least, gang_places.add_up(members), since_ns, alone=False)
+    places = None if lost is None else gang_savings.take_places(state, members, members, lost)
     if places is not None:
         if saver is not None:
             give_back(state, saver.id)

@@ -24,8 +24,8 @@ from kornel.core.journal.database.files import check_regular, sync_directory
 _MAGIC: Final = b"kornelE1"
 _SLOT: Final = struct.Struct("<8s8qi")
 _CHECKSUM: Final = struct.Struct("<I")
-SLOT_BYTES: Final = 32 * 1024
-"""The room of a slot. Larger blocks are not kept in it; their marker is written after them."""
+SLOT_BYTES: Final = 256 * 1024
+"""The room of a slot. Larger blocks are not kept in it; their marker is written after them, with a flush of its own."""
 
 _NO_PAYLOAD: Final = -1
 _SUFFIX: Final = ".end"
@@ -53,8 +53,9 @@ class EndMarker:
         check_regular(path)
         self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         # A slot that is filled already is written faster: the size of the file does not change.
-        if os.fstat(self._file).st_size < 2 * SLOT_BYTES:
-            self._write_all(bytes(2 * SLOT_BYTES), 0)
+        size = os.fstat(self._file).st_size
+        if size < 2 * SLOT_BYTES:
+            self._write_all(bytes(2 * SLOT_BYTES - size), size)
             sync_directory(path.parent)
         self._slots: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
         self._written: queue.SimpleQueue[OSError | None] = queue.SimpleQueue()

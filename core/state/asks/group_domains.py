@@ -7,11 +7,12 @@ so that nothing is kept that could be wrong later. Rules: docs/topology.md.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
+from kornel.core.domain.commands import AllocationSpec
 from kornel.core.domain.reasons import Unschedulable
 from kornel.core.domain.topology import TopologyRequest, Wish
-from kornel.core.model.allocations import Allocation, stand_together, together_of
+from kornel.core.model.allocations import Allocation, Reservation, stand_together, together_of
 from kornel.core.model.domains import Domain, DomainPath, Topology, count_on_node
 from kornel.core.model.nodes import Node
 from kornel.core.model.shapes import Shape
@@ -35,6 +36,9 @@ def nodes_for(state: PartitionState, ask: Allocation) -> Iterator[Node]:
         # Members may be in other domains too, if some of them do not require one. Few groups are, so this comes second.
         if isinstance(found, Shortfall) and alone and taken and len(every := count_taken(state, ask, depth)) > 1:
             found = _choose(topology, ask, depth, every)
+        # Members that only save room by age leave it if another domain has room for all.
+        if isinstance(found, Shortfall) and taken and (savers := _count_savers(state, ask)):
+            found = _choose(topology, ask, depth, count_taken(state, ask, depth, saved=False), savers)
     if not isinstance(found, Shortfall):
         assert topology is not None, "there is no choice without domains"
         yield from _in_order_within(topology, next(iter(found.items())), ask)
@@ -45,13 +49,16 @@ def nodes_for(state: PartitionState, ask: Allocation) -> Iterator[Node]:
                 yield node
 
 
-def _choose(topology: Topology, ask: Allocation, depth: int, taken: dict[DomainPath, int]) -> Shares | Shortfall:
-    """Chooses domains for all members of the group of *ask* that wait, or for some of them, beside those *taken*."""
+def _choose(
+    topology: Topology, ask: Allocation, depth: int, taken: dict[DomainPath, int], savers: int = 0
+) -> Shares | Shortfall:
+    """Chooses domains for all members of the group of *ask* that wait, or for some of them, beside those *taken*.
+    *savers*: how many others save room and need a place as well."""
     request = ask.spec.topology
     assert request is not None, "the caller has checked"
     rooms = rooms_for(topology, ask, depth, taken)
-    missing = 1 if ask.group is None else count_missing(ask)
-    beside = 0 if taken or request.wish != Wish.REQUIRED else _count_waiting_beside(ask)
+    missing = 1 if ask.group is None else count_missing(ask) + savers
+    beside = 0 if taken or request.wish != Wish.REQUIRED else _count_waiting_beside(ask) + savers
     if request.slice_size:
         beside = min(beside, request.slice_size - 1)
     if beside and ask.reservation is not None:
@@ -125,56 +132,77 @@ def nodes_for_victims(state: PartitionState, ask: Allocation) -> list[Node] | No
 
     For a group that requires a domain they are those of the domains where members of it are, or else of the domains in
     which all members find room once there is one more place. Otherwise a victim would leave for one member where the
-    others have no room.
+    others have no room. What members save by age is no room yet.
     """
+    return _nodes_of_domains(state, ask, count_missing(ask) + _count_savers(state, ask), saved=False)
+
+
+def nodes_on_loan(state: PartitionState, ask: Allocation) -> list[Node] | None:
+    """Returns the nodes on which *ask* may use room that is saved for others; ``None``: on any. They are those of
+    :func:`nodes_for_victims`, or of the domains where others of its group save room."""
     return _nodes_of_domains(state, ask, count_missing(ask))
 
 
-def _nodes_of_domains(state: PartitionState, ask: Allocation, missing: int) -> list[Node] | None:
+def _nodes_of_domains(state: PartitionState, ask: Allocation, missing: int, *, saved: bool = True) -> list[Node] | None:
     """Returns the nodes of the domains where members of the group of *ask* are, or else of those with room for one less
-    than *missing*; ``None``: the group requires no domain."""
+    than *missing*; ``None``: the group requires no domain. *saved*: as for :func:`count_taken`."""
+    found = open_domains(state, ask, missing, saved=saved)
+    if found is None:
+        return None
+    domains, wanted = found
+    return [node for domain in domains if not wanted or room_in(domain, ask) >= wanted - 1 for node in domain.nodes]
+
+
+def open_domains(
+    state: PartitionState, ask: Allocation, missing: int, *, saved: bool = True
+) -> tuple[list[Domain], int] | None:
+    """Returns the domains where members of the group of *ask* run or hold room, and 0; or else all, and how many of
+    those *missing* one of them has to hold; ``None``: the group requires no domain. *saved*: as for
+    :func:`count_taken`."""
     request, topology = ask.spec.topology, state.topology
     if request is None or request.wish != Wish.REQUIRED or ask.spec.required_node:
         return None
     depth = topology.depth_of(request.level) if topology is not None else None
     if topology is None or depth is None:
-        return []
-    taken = count_taken(state, ask, depth)
+        return [], 0
     size = request.slice_size
-    if size:
-        begun = {path for path, count in taken.items() if count % size}
-        wanted = 1 if begun else min(size, missing)
-    else:
-        begun = set(taken)
-        wanted = 1 if begun else missing
-    return [
-        node
-        for domain in topology.at_depth(depth)
-        if (domain.path in begun if begun else room_in(domain, ask) >= wanted - 1)
-        for node in domain.nodes
-    ]
+    begun = {path for path, count in count_taken(state, ask, depth, saved=saved).items() if not size or count % size}
+    domains = [domain for domain in topology.at_depth(depth) if not begun or domain.path in begun]
+    return domains, 0 if begun else min(size or missing, missing)
 
 
 def count_taken(
-    state: PartitionState, ask: Allocation, depth: int, *, first_only: bool = False
+    state: PartitionState, ask: Allocation, depth: int, *, first_only: bool = False, saved: bool = True
 ) -> dict[DomainPath, int]:
     """Returns, by domain at *depth*, the number of other members of the group of *ask* that are placed there, or for
     which room is held there because the group requires a domain.
 
-    *first_only*: stop at the first one, which shows where all belong. The cost is linear in the allocations of the
-    application.
+    Those that only save room by age count where members are together in slices, or if there are no others. *saved*:
+    without these. *first_only*: stop at the first one, which shows where all belong. The cost is linear in the
+    allocations of the application.
     """
     application, spec = ask.application, ask.spec
     placed = [(member, member.node) for member in application.allocations.values()]
     if application.held_count:
         placed += [(member, member.held_on) for member in application.asks.values()]
+    savers: list[tuple[Allocation, Node | None]] = []
     if state.reservations and spec.topology is not None and spec.topology.wish == Wish.REQUIRED:
         kept = [
             reservation for reservation in state.reservations.values() if reservation.ask.application is application
         ]
-        placed += [(r.ask, r.node) for r in kept if r.ask is not ask and r.ask.held_on is None]
+        for reservation in [r for r in kept if r.ask is not ask and r.ask.held_on is None]:
+            (savers if _saves_alone(reservation) else placed).append((reservation.ask, reservation.node))
+    taken = _count_in_domains(placed, spec, depth, first_only=first_only)
+    if saved and savers and (spec.topology is None or spec.topology.slice_size or not taken):
+        taken = _count_in_domains([*placed, *savers], spec, depth, first_only=first_only)
+    return taken
+
+
+def _count_in_domains(
+    members: Iterable[tuple[Allocation, Node | None]], spec: AllocationSpec, depth: int, *, first_only: bool
+) -> dict[DomainPath, int]:
     taken: dict[DomainPath, int] = {}
-    for member, node in placed:
+    for member, node in members:
         if node is None or len(node.domains) < depth:
             continue
         if not stand_together(member.spec, spec):
@@ -184,6 +212,18 @@ def count_taken(
         if first_only:
             break
     return taken
+
+
+def _saves_alone(reservation: Reservation) -> bool:
+    """Tells whether *reservation* is saved by age for a single ask, which may find room elsewhere meanwhile."""
+    return reservation.by_age and reservation.least is None
+
+
+def _count_savers(state: PartitionState, ask: Allocation) -> int:
+    """Returns how many other members of the group of *ask* save room by age, each by itself."""
+    saved = [reservation.ask for reservation in state.reserving.saved if _saves_alone(reservation)]
+    ours = [other for other in saved if other is not ask and other.application is ask.application]
+    return sum(stand_together(other.spec, ask.spec) for other in ours)
 
 
 def is_with_others(state: PartitionState, ask: Allocation, node: Node) -> bool:

@@ -7,11 +7,12 @@ whenever one of them may have changed.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
 
 from kornel.core.domain.application_states import AppState
 from kornel.core.domain.ask_places import AskPlace
+from kornel.core.domain.topology import Wish
 from kornel.core.model.allocations import Allocation, Reservation
 from kornel.core.model.applications import Application
 from kornel.core.model.claims import by_node
@@ -20,9 +21,9 @@ from kornel.core.model.nodes import Node
 from kornel.core.model.queues import Queue
 from kornel.core.model.shapes import Pairs, Vector, holds_pairs, unbook_amounts
 from kornel.core.model.users import Account
-from kornel.core.policies.claim_order import comes_before, line_key
+from kornel.core.policies.claim_order import comes_before, line_key, stands_before
 from kornel.core.policies.device_choice import count_left
-from kornel.core.state.asks import finding, questions
+from kornel.core.state.asks import finding, group_domains, questions
 from kornel.core.state.asks.reservations import end_reservation
 from kornel.core.state.books import device_books, ledger
 from kornel.core.state.partition_state import PartitionState
@@ -40,9 +41,9 @@ def may_save(state: PartitionState, ask: Allocation) -> bool:
 
 def may_look_around(ask: Allocation) -> bool:
     """Tells whether *ask*, refused by the shim on every node with room, waits for another one, and saves none yet."""
-    application, bound = ask.application, ask.spec.required_node or ask.spec.topology is not None
+    application = ask.application
     served = not application.backoff_until_ns and application.state not in UNSERVED
-    return ask.place is AskPlace.REFUSED and ask.reservation is None and served and not bound
+    return ask.place is AskPlace.REFUSED and ask.reservation is None and served and not ask.spec.required_node
 
 
 def can_save(node: Node, ask: Allocation, before: Iterable[Reservation]) -> bool:
@@ -50,7 +51,7 @@ def can_save(node: Node, ask: Allocation, before: Iterable[Reservation]) -> bool
     *before*.
 
     Load of other schedulers and pods that must run on the node stay. On a node where only members of its own gang run,
-    the ask would wait for these.
+    or of its group that requires a domain, the ask would wait for these.
     """
     before, request = list(before), ask.shape.devices
     left = room_to_save(node, before)
@@ -58,7 +59,38 @@ def can_save(node: Node, ask: Allocation, before: Iterable[Reservation]) -> bool
         return False
     if request is not None and not count_left(node, before, request):
         return False
-    return not ask.spec.task_group or not _is_of_own_gang(node, ask)
+    return not _is_of_own_group(node, ask)
+
+
+def find_homes(state: PartitionState, ask: Allocation) -> Callable[[Node], bool]:
+    """Returns what tells whether a node is in a domain in which *ask* may save room: on any, unless its group requires
+    a domain; otherwise where others of it run or hold room, or else where all that wait, or a slice of them, could have
+    room once everybody had ended who may end, beside what those before it in the line save there."""
+    found = group_domains.open_domains(state, ask, group_domains.count_missing(ask))
+    if found is None:
+        return lambda _: True
+    domains, wanted = found
+    known = dict.fromkeys(domains, True) if wanted <= 1 else {}
+
+    def is_home(node: Node) -> bool:
+        domain = next((each for each in node.domains if each in domains), None)
+        if domain is not None and domain not in known:
+            nodes = [
+                each for each in domain.nodes if each in state.node_order and each.node_id not in (ask.refused or ())
+            ]
+            known[domain] = sum(_count_places(each, ask) for each in nodes) >= wanted
+        return domain is not None and known[domain]
+
+    return is_home
+
+
+def _count_places(node: Node, ask: Allocation) -> int:
+    """Returns how many asks such as *ask* could have room on *node* once everybody had ended who may end, beside the
+    saved claims of those before it in the line."""
+    before = [claim for claim in saved_on(node) if stands_before(claim.waiter, ask)]
+    left, request = room_to_save(node, before), ask.shape.devices
+    places = min(max(0, left[t]) // amount for t, amount in ask.shape.pairs if amount)
+    return places if request is None else min(places, count_left(node, before, request))
 
 
 def could_ever_hold(node: Node, ask: Allocation) -> bool:
@@ -106,33 +138,79 @@ def saved_on(node: Node) -> list[Reservation]:
     return [] if claims is None else [reservation for reservation in claims.in_order() if reservation.by_age]
 
 
-def list_behind(state: PartitionState, ask: Allocation, since_ns: int) -> list[Reservation]:
+def list_behind(state: PartitionState, ask: Allocation, since_ns: int, *, lesser: bool = False) -> list[Reservation]:
     """Returns what those save by age who are as important as *ask* and have waited for less long than since *since_ns*,
-    the last in the line first: they lose it where *ask*, or its gang, finds no place because of it."""
-    saver = state.gangs.find_saver()
-    claims = [c for c in state.reserving.saved if c.by_age and c.least is None and c.ask.waits_since_ns > since_ns]
-    if saver is not None and ask not in saver.members and came_ns(saver.members) > since_ns:
-        claims += saver.claims()
+    the last in the line first: they lose it where *ask*, or its gang, finds no place because of it. *lesser*: those too
+    whom *ask* comes before."""
+    saver, key = state.gangs.find_saver(), line_key(ask)
+    claims = [(c, c.ask.waits_since_ns) for c in state.reserving.saved if c.by_age and c.least is None]
+    if saver is not None and ask not in saver.members:
+        came = came_ns(saver.members)
+        claims += [(claim, came) for claim in saver.claims()]
+
+    def is_behind(waiter: Allocation, came: int) -> bool:
+        if comes_before(ask, waiter):
+            return lesser and line_key(waiter) > key
+        return came > since_ns and not comes_before(waiter, ask)
+
     # While the shim is asked about a holder, nobody takes its room.
-    free = [claim for claim in claims if claim.ask.place is not AskPlace.HELD]
-    equal = [claim for claim in free if not comes_before(claim.waiter, ask) and not comes_before(ask, claim.waiter)]
-    return sorted(equal, key=lambda claim: line_key(claim.waiter), reverse=True)
+    found = [c for c, came in claims if c.ask.place is not AskPlace.HELD and is_behind(c.waiter, came)]
+    return sorted(found, key=lambda claim: line_key(claim.waiter), reverse=True)
 
 
-def _is_of_own_gang(node: Node, ask: Allocation) -> bool:
+def find_in_way(
+    state: PartitionState, ask: Allocation, pairs: Pairs, since_ns: int, *, alone: bool = True
+) -> list[Reservation] | None:
+    """Returns the claims by age of those behind *ask* in the line that have to end, the last one first, so that the
+    bound on claims, queues, users and groups let *pairs* be saved for it, or its gang; ``None``: they do not even then.
+    *alone*: the bound counts."""
+    lost: list[Reservation] = []
+
+    def fits() -> bool:
+        free = sum(claim.least is None for claim in lost)
+        within = not alone or state.reserving.more_may_be_saved(len(state.nodes), free)
+        return within and ledger.saving_is_sound(ask, pairs) and has_slot(state, ask, lost)
+
+    if fits():
+        return lost
+    try:
+        for claim in list_behind(state, ask, since_ns, lesser=True):
+            ledger.unbook_saving(claim.ask)
+            lost.append(claim)
+            if fits():
+                break
+        else:
+            return None
+        for claim in reversed(lost.copy()):  # Whoever is not in the way keeps it.
+            at = lost.index(claim)
+            lost.remove(claim)
+            ledger.book_saving(claim.ask)
+            if not fits():
+                ledger.unbook_saving(claim.ask)
+                lost.insert(at, claim)
+        return lost.copy()
+    finally:
+        for claim in lost:
+            ledger.book_saving(claim.ask)
+
+
+def _is_of_own_group(node: Node, ask: Allocation) -> bool:
+    group, topology = ask.spec.task_group, ask.spec.topology
     running = node.allocations.values()
-    return bool(running) and all(
-        a.application is ask.application and a.spec.task_group == ask.spec.task_group for a in running
-    )
+    if not running or not (group or (topology is not None and topology.wish == Wish.REQUIRED)):
+        return False
+    specs = [allocation.spec for allocation in running if allocation.application is ask.application]
+    ours = [spec for spec in specs if spec.task_group == group and (group or spec.topology == topology)]
+    return len(ours) == len(running)
 
 
-def has_slot(state: PartitionState, ask: Allocation) -> bool:
+def has_slot(state: PartitionState, ask: Allocation, without: Collection[Reservation] = ()) -> bool:
     """Tells whether the application of *ask* runs, or could still start if all others started for which room is
-    saved."""
+    saved. *without*: claims that do not count."""
     application = ask.application
     if not _is_new(application):
         return True
-    newcomers = _find_newcomers(state)
+    newcomers = _find_newcomers(state, without)
     return all(
         _count_applications(gate) + len(newcomers.get(gate, set()) - {application}) < gate.max_applications
         for gate in _gates_of(application)
@@ -162,11 +240,14 @@ def _nothing_of(claim: Reservation) -> Pairs:
     return tuple([(t, 0) for t, _ in claim.pairs])
 
 
-def _find_newcomers(state: PartitionState) -> dict[Queue | Account, set[Application]]:
+def _find_newcomers(
+    state: PartitionState, without: Collection[Reservation] = ()
+) -> dict[Queue | Account, set[Application]]:
     """Returns the applications for which room is saved by age and which have yet to start, by queue, user and group
-    that limits their number."""
+    that limits their number. *without*: claims that do not count."""
     found: dict[Queue | Account, set[Application]] = {}
-    for application in {claim.ask.application: None for claim in state.reserving.saved if claim.by_age}:
+    claims = [claim for claim in state.reserving.saved if claim.by_age and claim not in without]
+    for application in {claim.ask.application: None for claim in claims}:
         for gate in _gates_of(application) if _is_new(application) else ():
             found.setdefault(gate, set()).add(application)
     return found

@@ -116,6 +116,11 @@ def keep_devices(node: Node, ask: Allocation, victims: Iterable[Allocation], giv
         node.devices.keep(ask, find_later(node, ask, victims, given_up) or ())
 
 
+def list_kept(node: Node, ask: Allocation) -> list[str]:
+    """Returns the names of the devices of *node* that are kept for *ask*."""
+    return [name for name, device in node.devices.devices.items() if ask in device.kept] if node.devices else []
+
+
 def find_later(
     node: Node,
     ask: Allocation,

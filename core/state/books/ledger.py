@@ -261,8 +261,10 @@ def unbook_allocation(state: PartitionState, allocation: Allocation) -> None:
     if allocation.preempted:
         node.expect_no_exit(allocation)
     node.refund_pairs(pairs)
-    if allocation.extras is not None and allocation.devices:
-        device_books.give_back_devices(state, allocation, node)
+    if allocation.extras is not None:
+        state.callbacks.dependent_moves += allocation.dependent
+        if allocation.devices:
+            device_books.give_back_devices(state, allocation, node)
     state.node_order.refresh_node(node)
     del application.allocations[allocation.key]
     if allocation.spec.task_group:

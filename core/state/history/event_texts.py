@@ -6,14 +6,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Final
 
+from kornel.core.model.users import Account
 from kornel.shared.readable_amounts import format_count, format_quantities
 
 if TYPE_CHECKING:
     from kornel.core.model.allocations import Allocation, Reservation
+    from kornel.core.model.applications import Application
     from kornel.core.model.queues import Queue
     from kornel.core.model.shapes import Pairs, ResourceTypes, Vector
     from kornel.core.model.task_groups import GroupMembers
-    from kornel.core.model.users import Account
 
 _NS_PER_S: Final = 10**9
 
@@ -48,6 +49,18 @@ def describe_room_in_queue(ask: Allocation) -> str:
 def describe_room_in_limits(ask: Allocation) -> str:
     """Returns the text that *ask* fits under the limits of its user and group again."""
     return f"Request for {ask.shape.write_amounts()} fits in the limits of user {ask.application.user} again"
+
+
+def describe_gate(application: Application, gate: Queue | Account) -> str:
+    """Returns the text that *application* waits until fewer applications run, or for its turn, because of *gate*."""
+    waits = f"Application {application.application_id} waits for"
+    if isinstance(gate, Account):
+        count = format_count(gate.count_applications(), "application holds", "applications hold")
+        return f"{waits} a slot: {count} something, and the limit of {gate} allows {gate.max_applications}"
+    if gate.open():
+        return f"{waits} its turn: in queue {gate.path}, one new application at a time may start"
+    count = format_count(gate.running + len(gate.allocating), "application runs or is", "applications run or are")
+    return f"{waits} a slot: in queue {gate.path}, {count} starting, and {gate.max_applications} may"
 
 
 def describe_shortfall(member: Allocation, members: GroupMembers) -> str:

@@ -65,7 +65,13 @@ class Recorder:
         if application.state is AppState.ACCEPTED:
             held = reason is Unschedulable.APPLICATION_LIMIT
             by_queue = held and limited is not None and limited.account is None
+            waited = application.recorded_held_by_queue or application.recorded_held_by_quota
             self._record_runnable(application, by_queue=by_queue, by_quota=held and not by_queue)
+            gate = (limited.account or limited.queue) if held and limited is not None else None
+            if gate is not None and not waited:
+                message = event_texts.describe_gate(application, gate)
+                for each in application.asks.values():
+                    self._record_about(each, message)
         if reason is Unschedulable.APPLICATION_LIMIT:
             return
         recorded = ask.recorded
@@ -247,6 +253,9 @@ class Recorder:
             values += (ask.application.application_id, ask.spec.key, ask.shape.resources)
         else:
             self._log.begin_asks(ask.application.application_id, ask.spec.key, ask.shape.resources)
+        gate = ask.application.held_at
+        if gate is not None:
+            self._record_about(ask, event_texts.describe_gate(ask.application, gate))
 
     def ask_removed(self, ask: Allocation, *, timed_out: bool = False) -> None:
         """Records that *ask* was withdrawn, or removed together with its allocation."""

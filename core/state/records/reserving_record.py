@@ -76,9 +76,10 @@ class ReservingRecord:
         node of the configured percentage, but at least one."""
         return max(1, nodes * self.percent // 100)
 
-    def more_may_be_saved(self, nodes: int) -> bool:
-        """Tells whether another claim may be saved by age in a partition of so many *nodes*."""
-        return self.aged < self.most_saved(nodes)
+    def more_may_be_saved(self, nodes: int, ended: int = 0) -> bool:
+        """Tells whether another claim may be saved by age in a partition of so many *nodes*, once others have
+        *ended*."""
+        return self.aged - ended < self.most_saved(nodes)
 
     def has_lapsed(self, where: Node | Queue | Account, lacks: Mapping[int, int]) -> bool:
         """Tells whether the claim of somebody who lacked no more than *lacks*, by type, has lapsed there."""

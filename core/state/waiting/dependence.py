@@ -116,6 +116,7 @@ def note_placement(state: PartitionState, ask: Allocation, now_ns: int) -> None:
     """Makes all questions of the line wait until the shim has *ask*, which has just been placed, in place."""
     callbacks = state.callbacks
     callbacks.dependent_placements += 1
+    callbacks.dependent_moves += 1
     callbacks.unsettled, callbacks.unsettled_in = ask, state.name
     wait_ns = REPLACEMENT_NS if ask.place is AskPlace.REPLACING else callbacks.timeout_ns
     callbacks.settled_by_ns = now_ns + wait_ns

@@ -1,7 +1,9 @@
 """Leaves a node out for an ask after the shim has said no, at whatever stage: when the ask was to be placed there, when
 victims were to leave for it there, or when it was to start there (preemption.md B.6, G.4).
 
-The node is left out until it or the ask is another one, for at least 15 s and at most ten minutes. A start that failed
+The node is left out until it or the ask is another one, for at least 15 s and at most ten minutes. For an ask that
+depends on other placements, those on other nodes may decide as well: where any was made or has ended since, the pause
+is 15 s at first, and doubles with each further no there. A start that failed
 and an answer that did not come may be due to chance, so those pauses begin with a second, and double with each further
 failure there. Afterwards the node is tried last for this ask.
 """
@@ -82,6 +84,7 @@ def allow_nodes(state: PartitionState, ask: Allocation, now_ns: int) -> None:
         if now_ns >= refusal.until_ns
         or state.nodes.get(node_id) is not refusal.node
         or (now_ns >= refusal.least_ns and not _is_same(refusal))
+        or (ask.dependent and _may_differ_by_others(state, refusal, now_ns))
     ]
     if ended:
         _end_some(ask, ended)
@@ -113,8 +116,17 @@ def _note_refusal(state: PartitionState, ask: Allocation, node_id: str, reason: 
         least_ns, until_ns = now_ns, now_ns + min(PAUSE_NS << min(times - 1, 20), longest_ns)
     node = state.nodes.get(node_id)
     changes = _count_changes(node, of_start=of_start)
-    refused[node_id] = NodeRefusal(reason, times, of_start, least_ns, until_ns, node, changes)
+    moves = state.callbacks.dependent_moves
+    refused[node_id] = NodeRefusal(reason, times, of_start, least_ns, until_ns, node, changes, moves)
     _end_some(ask, ())
+
+
+def _may_differ_by_others(state: PartitionState, refusal: NodeRefusal, now_ns: int) -> bool:
+    """Tells whether it is time to ask again because of what was placed on other nodes, or has left them. The pauses
+    grow, so that many who wait do not keep the others of the line waiting."""
+    if refusal.of_start or refusal.moves == state.callbacks.dependent_moves:
+        return False
+    return now_ns >= refusal.least_ns + (LEAST_NS << min(refusal.times - 1, 10)) - LEAST_NS
 
 
 def _is_same(refusal: NodeRefusal) -> bool:

@@ -140,7 +140,8 @@ def _join_group(state: PartitionState, ask: Allocation) -> None:
     wakes = comes_first
     if group.parked_at is not None:
         # It may pass one who saves room, or take over a claim, although its equals may not.
-        may_pass = comes_first and bool(state.reserving.at_limits or state.reserving.saved)
+        longer = comes_first or ask.waits_since_ns < group.first_ask().waits_since_ns
+        may_pass = longer and bool(state.reserving.at_limits or state.reserving.saved)
         less_important = (each.turn_priority < ask.turn_priority for each in ask.queue.claimants)
         wakes = ask in group.due or may_pass or any(less_important)
         line_of(group).mark_changed(group)

@@ -93,7 +93,7 @@ def wake_for_node(state: PartitionState, node: Node) -> None:
     if state.waiting_for_domain:
         _wake_for_domain(state, node)
     # A node with more room may now be the one that lacks the least for an ask that has waited long.
-    waits = state.no_room or state.refused or state.gangs.rooms or state.gangs.holds
+    waits = state.no_room or state.waiting_for_domain or state.refused or state.gangs.rooms or state.gangs.holds
     if waits and state.reserving.delay_ns is not None:
         state.reserving.call_round()
     if state.gangs.holds:

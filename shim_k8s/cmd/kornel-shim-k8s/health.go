@@ -11,6 +11,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	"kornel/shim_k8s/scheduler"
 )
@@ -28,15 +30,19 @@ func (h *health) ready() error {
 	if !h.leading.Load() {
 		return nil
 	}
-	status, registered := h.remote.Status()
+	state, registered := h.remote.Status()
 	switch {
 	case h.paused.Load():
 		return errors.New("the Lease could not be renewed: nothing is scheduled until it can")
 	case !registered:
 		return errors.New("not registered at the core yet")
-	case !status.Live && status.LastError != nil:
-		return fmt.Errorf("everything has to be reported to the core again: %w", status.LastError)
-	case !status.Live:
+	case !state.Live && status.Code(state.LastError) == codes.Unauthenticated:
+		return fmt.Errorf("unauthenticated: the core does not know the shim by its credentials: %w", state.LastError)
+	case !state.Live && state.LastError != nil && state.Registrations == 0:
+		return fmt.Errorf("not registered at the core yet: %w", state.LastError)
+	case !state.Live && state.LastError != nil:
+		return fmt.Errorf("everything has to be reported to the core again: %w", state.LastError)
+	case !state.Live:
 		return errors.New("the core cannot be reached yet")
 	}
 	return nil

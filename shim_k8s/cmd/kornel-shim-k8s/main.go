@@ -111,6 +111,8 @@ func (s *scheduling) run(ctx context.Context) error {
 	}
 	k8shim := shim.NewShimScheduler(remote, conf.GetSchedulerConf(), configMaps)
 	remote.FindPods(tasks.FindPods(k8shim.GetContext))
+	kube := client.NewKubeClient(conf.GetSchedulerConf().KubeConfig)
+	remote.TellStates(tasks.WriteReasons(k8shim.GetContext, kube.UpdateStatus, s.logger))
 	started := make(chan error, 1)
 	go func() { started <- k8shim.Run() }()
 	select {
@@ -124,10 +126,11 @@ func (s *scheduling) run(ctx context.Context) error {
 		return nil
 	}
 	s.logger.Info("scheduling", "scheduler", conf.GetSchedulerConf().SchedulerName)
-	clients := client.NewKubeClient(conf.GetSchedulerConf().KubeConfig).GetClientSet()
+	clients := kube.GetClientSet()
 	repairer := &tasks.Repairer{
 		Context:     k8shim.GetContext,
 		Clients:     clients,
+		Reported:    remote.Reported,
 		Unconfirmed: remote.Unconfirmed,
 		Repeat:      remote.Repeat,
 		Repaired:    remote.NoteRepair,
@@ -137,7 +140,7 @@ func (s *scheduling) run(ctx context.Context) error {
 	defer stopRepairing()
 	go repairer.Run(repairing)
 	go func() {
-		if err := tasks.WatchNodes(repairing, clients, remote.NodeChanged); err != nil {
+		if err := tasks.WatchNodes(repairing, clients, s.logger, remote.NodeChanged); err != nil {
 			s.logger.Error("changes of nodes are not seen", "error", err)
 		}
 	}()

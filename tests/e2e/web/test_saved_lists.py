@@ -14,7 +14,7 @@ from playwright.async_api import Browser, expect
 from tests.e2e.rest.shim import TREE, Cluster, rest_cluster
 from tests.e2e.web.browser import Visit, visit
 
-pytestmark = pytest.mark.asyncio(loop_scope="session")
+pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.long]
 
 GPU = "nvidia.com/gpu"
 APPLICATIONS = 230

@@ -365,16 +365,16 @@ def _faults(scene: Scene, claim: Claim, holder: Waiter, task: Task) -> Iterator[
 def find_idle_line(scene: Scene) -> Iterator[Finding]:
     """Saved claims are made in one line, from those whom nobody comes before, the one that has waited longest first.
 
-    So if nobody saves room on nodes, the first in line whom some choice of nodes in service could hold when all others
-    have ended, beside those who must run there, does not stand there, older than 2 s, without room and kept back by
-    nothing else (rule 5, quiet points).
+    So the first in line whom some choice of nodes in service could hold when all others have ended, beside those who
+    must run there and whatever is saved, does not stand there, older than 2 s, without room and kept back by nothing
+    else: whoever is behind it loses a claim that is in its way under a bound or of its account (rule 5, quiet points).
+    Gangs are judged where nobody saves room on nodes, because one gang of a partition does so at a time.
     """
-    if any(claim.node and not claim.firm for claim in scene.claims):
-        return
+    saved = tuple(claim for claim in scene.claims if claim.node and not claim.firm)
     for waiter in sorted(scene.waiters(), key=lambda w: (w.since, w.name)):
         if scene.now - waiter.since <= AGE_S or waiter.required or _gathers(scene, waiter):
             continue
-        if len(waiter.tasks) > 1 and not built.GANGS_SAVE_PLACES:
+        if len(waiter.tasks) > 1 and (saved or not built.GANGS_SAVE_PLACES):
             continue
         if scene.holds(waiter, firm=True) or scene.holds(waiter, firm=False):
             continue
@@ -382,9 +382,12 @@ def find_idle_line(scene: Scene) -> Iterator[Finding]:
             continue
         if may_be_refused(scene, waiter):
             continue
-        if find_places(scene, waiter) is None and find_places(emptied(scene, waiter.application, asks=True), waiter):
+        later = replace(emptied(scene, waiter.application, asks=True), claims=saved)
+        if find_places(scene, waiter) is None and find_places(later, waiter, saved={claim.key for claim in saved}):
             kind = "5 no room saved for a gang" if len(waiter.tasks) > 1 else "5 no room saved"
-            yield Finding(kind, scene.now, waiter.name, "", "is first in line, and nobody saves anything")
+            kind = "5 behind the line" if saved else kind
+            says = f"is first in line and saves nothing, but {[claim.key for claim in saved]} do"
+            yield Finding(kind, scene.now, waiter.name, "", says)
 
 
 def find_unrest(scene: Scene, last: int) -> Iterator[Finding]:

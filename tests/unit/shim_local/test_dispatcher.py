@@ -25,6 +25,7 @@ class World:
 
     def __init__(self, folder: Path) -> None:
         self.said: list[str] = []
+        self.grace_s = 0.0
         self.store = JobStore(folder / "jobs.db")
         self.dispatcher = Dispatcher(self.store, self, self, lambda: 100.0)
 
@@ -45,6 +46,7 @@ class World:
         self.said.append(f"node {name} removed")
 
     def send(self, node: str, message: Mapping[str, Any]) -> None:
+        self.grace_s = message.get("grace_s", 0.0)
         self.said.append(f"{node}: {message['do']} {message['key']}" + f" {message.get('reason', '')}".rstrip())
 
     async def take(self) -> list[str]:
@@ -381,3 +383,79 @@ async def test_a_job_can_wait_for_one_task_of_an_array(world: World) -> None:
     for unknown, said in (("1.9", r"job 1 has no task 1\.9"), (10**20, "is not a job")):
         with pytest.raises(Refused, match=said):
             again.submit(replace(SPEC, after=(unknown,)))
+
+
+GROUP = replace(SPEC, indexes=(0, 1, 2), at_least=2)
+
+
+async def run_group(world: World, spec: JobSpec = GROUP) -> Job:
+    """Submits a group, all of whose tasks run."""
+    job = world.dispatcher.submit(spec)
+    for task in job.tasks.values():
+        world.dispatcher.place_task(task.key, job.application_id, "n")
+        world.dispatcher.start_task(task.key, 6.0)
+    await world.take()
+    return job
+
+
+async def test_a_group_grows_and_shrinks(world: World) -> None:
+    """The workers that wait go before those that run, and these are told before."""
+    job = await run_group(world)
+    world.dispatcher.scale_job(job, 5)
+    assert await world.take() == ["ask 1.3-1", "ask 1.4-1"]
+    world.dispatcher.scale_job(job, 2)
+    assert sorted(await world.take()) == ["n: stop 1.2-1 cancel", "release 1.3-1 1", "release 1.4-1 1"]
+    assert world.grace_s == 30.0
+    world.dispatcher.scale_job(job, 2)
+    assert await world.take() == []
+    world.dispatcher.end_attempt("1.2-1", {"at": 7.0, "status": 0, "stopped": "cancel"}, "n")
+    assert [task.state for _, task in sorted(job.tasks.items())] == ["running"] * 2 + ["cancelled"] * 3
+    stored = world.store.load_job(1)
+    assert stored is not None
+    assert len(stored.tasks) == 5
+
+
+async def test_a_group_that_has_ended_begins_anew(world: World) -> None:
+    """Whether its end is stored already or not."""
+    job = await run_group(world)
+    world.dispatcher.scale_job(job, 0)
+    for task in job.tasks.values():
+        world.dispatcher.end_attempt(task.key, {"at": 7.0, "status": 0, "stopped": "cancel"}, "n")
+    world.dispatcher.scale_job(world.dispatcher.find_job(1), 2)
+    await world.take()
+    assert world.dispatcher.jobs[1].count_open() == 2
+    world.dispatcher.scale_job(world.dispatcher.find_job(1), 0)
+    await world.take()
+    assert not world.dispatcher.jobs
+    world.dispatcher.scale_job(world.dispatcher.find_job(1), 2)
+    assert await world.take() == ["ask 1.5-1", "ask 1.6-1"]
+    assert world.dispatcher.jobs[1].count_open() == 2
+
+
+async def test_a_group_keeps_what_it_promised(world: World) -> None:
+    job = await run_group(world)
+    with pytest.raises(Refused, match="at least 2 tasks, or none"):
+        world.dispatcher.scale_job(job, 1)
+    with pytest.raises(Refused, match="at least 2 tasks, or none"):
+        world.dispatcher.scale_job(job, -1)
+    with pytest.raises(Refused, match="too many tasks: 3 of 100000"):
+        world.dispatcher.scale_job(job, 100_001)
+    with pytest.raises(Refused, match="is no array"):
+        world.dispatcher.scale_job(world.dispatcher.submit(SPEC), 2)
+    waiting = world.dispatcher.submit(GROUP)
+    with pytest.raises(Refused, match="start together"):
+        world.dispatcher.change(waiting, {"vcore": 2000})
+    with pytest.raises(BadSpec, match="never 4 tasks"):
+        replace(GROUP, at_least=4).check()
+
+
+async def test_the_core_hears_of_a_member_that_was_lost(world: World) -> None:
+    """As lost, so that the gang is one short; not so of one that ended by itself or that the core had end."""
+    await run_group(world)
+    world.dispatcher.end_attempt("1.0-1", {"at": 7.0, "lost": "its supervisor was killed"}, "n")
+    assert await world.take() == ["ask 1.0-2", "release 1.0-1 5", "release 1.0-1 1", "n: confirm 1.0-1"]
+    world.dispatcher.end_attempt("1.1-1", {"at": 7.0, "status": 0}, "n")
+    assert await world.take() == ["release 1.1-1 1", "n: confirm 1.1-1"]
+    world.dispatcher.release_task("1.2-1", "job-1", PREEMPTED, "", wanted=True)
+    world.dispatcher.end_attempt("1.2-1", {"at": 7.0, "lost": "killed", "stopped": "preempt"}, "n")
+    assert [each for each in await world.take() if "release" in each] == ["release 1.2-1 3"]

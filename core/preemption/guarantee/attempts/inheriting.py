@@ -28,7 +28,8 @@ from kornel.core.state.waiting.admission import allocates_nothing
 
 def take_over_claim(state: PartitionState, ask: Allocation, now_ns: int) -> Reservation | None:
     """Gives *ask*, which found no room, what it asks for of the claim of the least important ask of its leaf that comes
-    after it. Returns that claim, which has ended, with the amounts that are left of it; ``None``: there is none."""
+    after it. Returns that claim, which has ended, with the amounts that are left of it, all if only devices are;
+    ``None``: there is none."""
     if ask.triggered or not may_ever_preempt(ask):
         return None
     holders = [holder for holder in ask.queue.claimants if comes_before(ask, holder)]
@@ -91,7 +92,10 @@ def _is_lawful(state: PartitionState, claim: Reservation, ask: Allocation) -> bo
 
 def _pass_on(state: PartitionState, claim: Reservation, ask: Allocation, now_ns: int) -> None:
     holder, node, former = claim.ask, claim.node, claim.ask.victims
+    taken = set(_find_devices(state, claim, ask) or ())
     rest = _subtract(holder.shape.pairs, ask.shape.pairs)
+    if not rest and not taken.issuperset(device_books.list_kept(node, holder)):
+        rest = holder.shape.pairs
     victims = ask.victims = _choose_victims(state, claim, ask) if rest else former
     holder.victims = {key: victim for key, victim in former.items() if key not in victims} or NO_VICTIMS
     for victim in victims.values():
