@@ -21,7 +21,9 @@ from kornel.core.domain.commands import (
 from kornel.core.domain.effects import Effect
 from kornel.core.domain.resources import Resources
 from kornel.core.engine.engine import Engine
+from kornel.core.snapshot.engines import has_work_under_way, restore_engine, write_engine
 from kornel.core.state.partition_state import PartitionState
+from kornel.v1.snapshot_pb2 import SnapshotState
 
 Amounts = Mapping[str, int]
 
@@ -32,6 +34,7 @@ class DrivenCore:
     def __init__(self, config: str = "", *, rm_id: str = "rm", now_ns: int = 0, engine: Engine | None = None) -> None:
         self.engine = engine or Engine()
         self.now_ns = now_ns
+        self.restarts = False
         self.rm_id = rm_id
         self.partition = f"[{rm_id}]default"
         self.apply(RegisterManager(rm_id, config))
@@ -75,8 +78,19 @@ class DrivenCore:
         specs = (ReleaseSpec(self.partition, application, key, kind) for key in keys)
         return self.apply(UpdateAllocations(self.rm_id, releases=tuple(specs)))
 
+    def restart(self) -> None:
+        """Has another engine go on, made of a snapshot of this one."""
+        if has_work_under_way(self.engine):
+            return
+        state = SnapshotState.FromString(write_engine(self.engine).SerializeToString())
+        self.engine = Engine()
+        assert restore_engine(self.engine, state) == []
+
     def cycle(self, budget: int = 1_000) -> list[Effect]:
-        """Runs slices until nothing is left to do now, and returns what came of them."""
+        """Runs slices until nothing is left to do now, and returns what came of them. With ``restarts`` another engine
+        does."""
+        if self.restarts:
+            self.restart()
         effects: list[Effect] = []
         more = True
         while more:

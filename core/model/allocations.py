@@ -566,9 +566,9 @@ class AskGroup:
     def list_longest(self) -> list[Allocation]:
         """Returns the asks of which one has waited longest: the first alone, unless that has lapsed or others are less
         important and older."""
-        first = self.first_ask()
-        others = first.lapsed_ns or (self._mixed and self.oldest_ns() < first.created_ns)
-        return self.unordered_asks() if others else [first]
+        first, oldest_ns = self.first_ask(), self._oldest_ns  # Only looked at, since what is shown may ask this.
+        older = self._mixed and (oldest_ns is None or oldest_ns < first.created_ns)
+        return self.unordered_asks() if first.lapsed_ns or older else [first]
 
     def head_order(self) -> tuple[int, int, int]:
         """Returns the ``order`` of :meth:`first_ask`."""

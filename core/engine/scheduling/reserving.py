@@ -128,15 +128,23 @@ def _line_up(
     may be saved and nobody saves who stands behind them. With each, the next round is put off further from *now_ns*,
     when this one began."""
     left, round_, last = deque(beside), state.reserving, _find_last(state)
+
+    def may_save_now(place: tuple[object, ...], waiter: AskGroup | Allocation) -> bool:
+        more = isinstance(waiter, GangUnit) or round_.more_may_be_saved(len(state.nodes))
+        return more or place < last
+
     for looked, (key, group) in enumerate(walk, len(beside)):
         round_.not_before_ns = max(round_.not_before_ns, now_ns + PAUSE_PER_GROUP_NS * looked)
         while left and left[0][0] < key:
-            yield left.popleft()[1]
-        if not round_.more_may_be_saved(len(state.nodes)) and not key < last:
+            place, waiter = left.popleft()
+            if may_save_now(place, waiter):
+                yield waiter
+        if not may_save_now(key, group):
             break
         yield group
-    for _, waiter in left:
-        yield waiter
+    for place, waiter in left:
+        if may_save_now(place, waiter):
+            yield waiter
 
 
 def _find_last(state: PartitionState) -> tuple[object, ...]:

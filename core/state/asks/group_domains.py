@@ -229,8 +229,8 @@ def _count_savers(state: PartitionState, ask: Allocation) -> int:
 def is_with_others(state: PartitionState, ask: Allocation, node: Node) -> bool:
     """Tells whether *node*, on which room is held for *ask*, is in a domain that its group still allows: others may
     have been placed elsewhere since, or nodes may have changed their domains."""
-    among = _nodes_of_domains(state, ask, 1)
-    return among is None or node in among
+    found = open_domains(state, ask, 1)
+    return found is None or not set(found[0]).isdisjoint(node.domains)
 
 
 def name_lack(ask: Allocation) -> Unschedulable:

@@ -69,7 +69,7 @@ def find_homes(state: PartitionState, ask: Allocation) -> Callable[[Node], bool]
     found = group_domains.open_domains(state, ask, group_domains.count_missing(ask))
     if found is None:
         return lambda _: True
-    domains, wanted = found
+    domains, wanted = set(found[0]), found[1]
     known = dict.fromkeys(domains, True) if wanted <= 1 else {}
 
     def is_home(node: Node) -> bool:

@@ -137,9 +137,12 @@ def wake_borrowers(state: PartitionState, node: Node, dues: Dues | None = None) 
                 known[rank] = lends_room(state, node, ask)
             if known[rank]:
                 _try_again(state, waiter)
-    for waiter in list(state.waiting_for_domain):
-        ask = waiter.first_ask() if isinstance(waiter, AskGroup) else waiter.ask
-        if lends_room(state, node, ask):
+    fits: dict[Shape, bool] = {}
+    for waiter in list(state.waiting_for_domain) if any(amount > 0 for amount in most) else ():
+        shape = waiter.shape if isinstance(waiter, AskGroup) else waiter.ask.shape
+        if shape not in fits:
+            fits[shape] = holds_pairs(most, shape.pairs)
+        if fits[shape] and lends_room(state, node, waiter.first_ask() if isinstance(waiter, AskGroup) else waiter.ask):
             _try_again(state, waiter)
     for shape in [shape for shape in state.refused if holds_pairs(most, shape.pairs)]:
         elsewhere = [asks for nodes, asks in state.refused[shape].items() if node.node_id not in nodes]

@@ -26,9 +26,11 @@ NOT_VALID: Final = frozenset({"J-Q25"})
 
 
 @pytest.mark.parametrize("case", REQUIRED, ids=lambda case: case.name)
-def test_required_node(case: Case) -> None:
+@pytest.mark.parametrize("restarts", [False, True], ids=["", "restarted"])
+def test_required_node(case: Case, restarts: bool) -> None:
     """Victims or refusal are those of the worked case; the node is kept either way; books and laws hold."""
     stage = Stage(case)
+    stage.restarts = restarts
     (step,) = case.steps
     if case.name in TOO_LARGE:
         stage.tell(step.ask)
@@ -44,14 +46,15 @@ def test_required_node(case: Case) -> None:
 
 
 @pytest.mark.parametrize("case", [case for case in QUOTA if case.name not in NOT_VALID], ids=lambda case: case.name)
-@pytest.mark.parametrize("budget", [1, 1000])
-def test_quota(case: Case, budget: int) -> None:
+@pytest.mark.parametrize(("budget", "restarts"), [(1, False), (1000, False), (1000, True)])
+def test_quota(case: Case, budget: int, restarts: bool) -> None:
     """Victims and outcome are those of the worked case when the max is lowered under running tasks."""
     assert case.enforced is not None
     before = {queue.path: queue.maximum for queue in case.before}
     changed = {case.enforced.queue: {}, **before}
     queues = tuple(replace(queue, maximum=changed.get(queue.path, queue.maximum)) for queue in case.queues)
     stage = Stage(replace(case, queues=queues), configure=lambda given: enforced(given, case))
+    stage.restarts = restarts
     stage.engine.apply(UpdateConfiguration("rm", enforced(case, case)), NOW_NS)
     assert not decided(stage, NOW_NS, budget)
     effects = decided(stage, NOW_NS + SECOND_NS, budget)

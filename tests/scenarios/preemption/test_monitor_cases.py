@@ -61,9 +61,11 @@ def amounts(vector: Vector) -> dict[str, int]:
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
-def test_case(case: MonitorCase) -> None:
+@pytest.mark.parametrize("restarts", [False, True], ids=["", "restarted"])
+def test_case(case: MonitorCase, restarts: bool) -> None:
     """The first round notifies as much of each leaf as the worked case says; the third takes just that."""
     stage = stage_of(case)
+    stage.restarts = restarts
     effects = stage.run_to(5)
     observed = bool(case.settings.get("observe_only"))
     notified = decided(effects, Outcome.OBSERVED if observed else Outcome.NOTIFIED)

@@ -111,9 +111,12 @@ class Stage(DrivenCore):
 @pytest.mark.parametrize(
     "case", [case for case in CASES if case.name not in NOT_THROUGH_THE_ENGINE], ids=lambda c: c.name
 )
-def test_case(case: Case) -> None:
-    """Node, victims or refusal are those of the worked case; books and laws hold after every step."""
+@pytest.mark.parametrize("restarts", [False, True], ids=["", "restarted"])
+def test_case(case: Case, restarts: bool) -> None:
+    """Node, victims or refusal are those of the worked case, also if the core restarts before it decides; books and
+    laws hold after every step."""
     stage = Stage(case)
+    stage.restarts = restarts
     for step in case.steps:
         got = stage.decide(step.ask)
         assert (got.node, got.victims) == (step.expected.node, step.expected.victims), got
