@@ -225,3 +225,17 @@ def test_jobs_are_held_changed_and_released(local: Local) -> None:
     assert local.task(f"{array}.1")["state"] == "held"
     assert run(local, "release", array).stdout == "1 job is released\n"
     assert [task["state"] for task in local.wait(array, after)] == ["done"] * 3
+
+
+def test_an_array_starts_together_and_is_scaled(local: Local) -> None:
+    refused = run(local, "submit", "--array", "0-1", "--at-least", "3", "--", "sleep", "1000")
+    assert refused.exit_code == 2
+    assert "there are never 3 tasks" in refused.stderr
+    job = submit(local, "--array", "0-2", "--at-least", "2", "--", "sleep", "1000")
+    assert run(local, "scale", job, "4").stdout == f"4 tasks of job {job} wait or run\n"
+    assert [task["task"] for task in local.request("show", name=job)["tasks"]] == [
+        f"{job}.{index}" for index in range(4)
+    ]
+    assert "at least 2 tasks, or none" in run(local, "scale", job, "1").stderr
+    assert run(local, "scale", job, "0").exit_code == 0
+    assert {task["state"] for task in local.wait(job)} == {"cancelled"}
