@@ -82,6 +82,8 @@ class Cluster:
         is started again after it has failed. A worker that was preempted, or lost with its machine, is always started
         again, and one whose command exits with 0 never is. Raises BadSpec or BadAmount, both of them a ValueError.
         """
+        if isinstance(command, str):
+            raise BadSpec(f"a command is a list of words, such as {command.split()}")
         if size < 1:
             raise BadSpec(f"a group begins with a worker at least, not with {size}")
         options = {
@@ -96,7 +98,7 @@ class Cluster:
 
     def find_group(self, job: int) -> WorkerGroup:
         """Returns the group with the number *job*, which another program may have started."""
-        self.send_request({"do": "show", "name": str(job)})
+        self.send_request({"do": "workers", "name": str(job)})
         return WorkerGroup(self, job)
 
 
@@ -109,13 +111,8 @@ class WorkerGroup:
 
     def list_workers(self) -> list[GroupWorker]:
         """Returns the workers that wait, run, or have failed for good; not those that were asked to end."""
-        tasks = self.cluster.send_request({"do": "show", "name": str(self.job)})["tasks"]
-        found = [
-            GroupWorker(each["task"], each["attempt"], TaskState(each["state"]), each["node"], each["reason"])
-            for each in tasks
-            if each["stopping"] != "cancel"
-        ]
-        return [each for each in found if each.state not in (TaskState.DONE, TaskState.CANCELLED)]
+        workers = self.cluster.send_request({"do": "workers", "name": str(self.job)})["workers"]
+        return [GroupWorker(task, attempt, TaskState(state), *place) for task, attempt, state, *place in workers]
 
     def scale(self, size: int) -> None:
         """Has the group have *size* workers, those that wait for room included; a group that had none left begins anew.
