@@ -358,6 +358,7 @@ def change_jobs(
     priority: Annotated[int | None, typer.Option("--priority", help="Higher goes first within the queue.")] = None,
     vcore: Annotated[str, typer.Option("--vcore", metavar="CORES", help="Cores, such as 2 or 500m.")] = "",
     memory: Annotated[str, typer.Option("--memory", "--mem", metavar="SIZE", help="Memory, such as 4Gi.")] = "",
+    gpu: Annotated[float | None, typer.Option("--gpu", min=0, metavar="GPUS", help="GPUs: 2, or a part: 0.5.")] = None,
     time_limit: Annotated[str, typer.Option("--time", metavar="TIME", help="Stop it after this time.")] = "",
 ) -> None:
     """Change what jobs that wait ask for. They keep their age, and so their place in line."""
@@ -366,11 +367,12 @@ def change_jobs(
             "priority": priority,
             "vcore": parse_cores(vcore) if vcore else None,
             "memory": parse_bytes(memory) if memory else None,
+            "gpu": gpu,
             "time_s": parse_duration(time_limit) if time_limit else None,
         }
         given = {name: value for name, value in values.items() if value is not None}
         if not given:
-            raise BadSpec("there is nothing to change: give --priority, --vcore, --memory or --time")
+            raise BadSpec("there is nothing to change: give --priority, --vcore, --memory, --gpu or --time")
         number = server.request({"do": "change", "names": jobs, "values": given})["changed"]
     _print_line(f"{number} jobs are changed" if number != 1 else "1 job is changed")
 

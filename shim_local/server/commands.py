@@ -13,7 +13,7 @@ from kornel.shim_local.jobs.task import Job, Task, TaskState
 from kornel.shim_local.server.agent_links import AgentAway, AgentLinks
 
 MOST_JOBS: Final = 1000
-CHANGEABLE: Final = frozenset({"priority", "vcore", "memory", "time_s"})
+CHANGEABLE: Final = frozenset({"priority", "vcore", "memory", "gpu", "time_s"})
 """The values of a job that can be changed while it waits."""
 
 

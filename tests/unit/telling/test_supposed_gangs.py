@@ -20,6 +20,7 @@ from kornel.core.telling.what_if.supposition import Forecast, SupposeAsk
 from tests.driven_core import DrivenCore
 from tests.reading import read
 from tests.request_texts import request_tags
+from tests.supposing import suppose
 
 PARTITION: Final = "[rm]default"
 NOW: Final = 1_000 * 10**9
@@ -62,7 +63,7 @@ def ask(
     question = SupposeAsk(
         Resources({"vcore": cores * 1_000}), queue, asks=members, priority=priority, user="bob", gang=True, tags=tags
     )
-    return read(engine, PARTITION, NOW).suppose(question)
+    return suppose(read(engine, PARTITION, NOW), question)
 
 
 def test_a_gang_that_fits_would_be_placed_at_once(engine: Engine) -> None:
