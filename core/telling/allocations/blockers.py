@@ -205,11 +205,7 @@ def gang_blockers(state: PartitionState, unit: GangUnit) -> Iterator[Blocker]:
         yield Blocker(BlockerKind.WAITING_FOR_GANG, Level.APPLICATION, name, detail, short)
         return
     members = minimum_members(unit)
-    pairs, least = add_up(members), find_least(members)
-    yield from _user_blockers(state, least, pairs)
-    for queue in application.queue.lineage()[:-1]:
-        yield from _limit_blockers(state, least, BlockerKind.QUEUE_QUOTA, queue, queue_shortages(state, queue, pairs))
-    yield from _saved_blockers(state, least, pairs)
+    yield from gang_limit_blockers(state, members)
     lack = find_gang_lack(state, members)
     if lack is not None:
         member, topology = lack.member, lack.member.spec.topology
@@ -222,6 +218,15 @@ def gang_blockers(state: PartitionState, unit: GangUnit) -> Iterator[Blocker]:
         blocker = Blocker(BlockerKind.GANG_INCOMPLETE, Level.APPLICATION, name, detail + never, permanent=bool(never))
         yield expect_nodes(state, blocker)
         yield from node_blockers(state, member)[0] if lack.domains is None else [lack.domains]
+
+
+def gang_limit_blockers(state: PartitionState, members: Sequence[Allocation]) -> Iterator[Blocker]:
+    """Yields the limits that do not let all *members* of a gang have what they ask for together."""
+    pairs, least = add_up(members), find_least(members)
+    yield from _user_blockers(state, least, pairs)
+    for queue in least.queue.lineage()[:-1]:
+        yield from _limit_blockers(state, least, BlockerKind.QUEUE_QUOTA, queue, queue_shortages(state, queue, pairs))
+    yield from _saved_blockers(state, least, pairs)
 
 
 def _find_too_many(state: PartitionState, members: Sequence[Allocation]) -> str:

@@ -28,7 +28,7 @@ from kornel.core.preemption.quota.shares import find_excess as above_max
 from kornel.core.state.partition_state import PartitionState
 from kornel.core.state.waiting.rooms import UNSERVED
 from kornel.core.telling.allocations.ask_report import find_position
-from kornel.core.telling.allocations.blockers import find_blockers
+from kornel.core.telling.allocations.blockers import find_blockers, gang_limit_blockers
 from kornel.core.telling.queues.above_max import switched_off_by
 from kornel.core.telling.what_if.gangs import forecast_gang
 from kornel.core.telling.what_if.quota_rules import SupposedLimits
@@ -111,7 +111,8 @@ def _forecast_ask(sandbox: Sandbox, question: SupposeAsk) -> Forecast:
         *waits, last = forecast.waits
         last = last._replace(asks=last.asks + question.asks - count)
         forecast = forecast._replace(waits=(*waits, last))
-    permanent = [each for each in find_blockers(state, asks[-1])[0] if each.permanent] if forecast.waits else []
+    blockers = [*find_blockers(state, asks[-1])[0], *(gang_limit_blockers(state, asks) if question.gang else ())]
+    permanent = [each for each in blockers if each.permanent] if forecast.waits else []
     vain = (f"waiting will not help: {each.kind} {each.name}: {each.detail}" for each in permanent)
     return forecast._replace(notes=(*forecast.notes, *vain, *name_leaf(sandbox, application.queue, question)))
 
