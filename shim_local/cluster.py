@@ -61,7 +61,7 @@ class Cluster:
         size: int,
         *,
         at_least: int = 0,
-        vcore: str = "1",
+        vcore: str | float = "1",
         memory: str = "0",
         gpu: float = 0,
         queue: str = "",
@@ -87,11 +87,11 @@ class Cluster:
         if size < 1:
             raise BadSpec(f"a group begins with a worker at least, not with {size}")
         options = {
-            "array": f"0-{size - 1}", "at_least": at_least, "vcore": vcore, "memory": memory, "gpu": gpu,
+            "array": f"0-{size - 1}", "at_least": at_least, "vcore": str(vcore), "memory": str(memory), "gpu": gpu,
             "queue": queue, "priority": priority, "name": name, "directory": directory,
-            "env": [f"{variable}={value}" for variable, value in (env or {}).items()], "grace": grace,
-            "kill_after": kill_after, "retries": retries, "preemptible": preemptible, "requeue": True, "after": None,
-            "after_any": None, "time_limit": "", "log_limit": f"{DEFAULT_LOG_BYTES // 2**20}Mi",
+            "env": [f"{variable}={value}" for variable, value in (env or {}).items()], "grace": str(grace),
+            "kill_after": str(kill_after), "retries": retries, "preemptible": preemptible, "requeue": True,
+            "after": None, "after_any": None, "time_limit": "", "log_limit": f"{DEFAULT_LOG_BYTES // 2**20}Mi",
         }  # fmt: skip
         spec = make_spec(self.state, list(command), options)
         return WorkerGroup(self, int(self.send_request({"do": "submit", "spec": spec.to_json()})["job"]))

@@ -167,6 +167,8 @@ def test_a_gang_that_stays_below_its_least_is_ended_and_comes_again_as_a_whole(l
 def test_a_command_is_a_list_of_words(local: Local) -> None:
     with pytest.raises(ValueError, match=r"a list of words, such as \['./worker', '--quiet'\]"):
         Cluster(local.folder).start("./worker --quiet", 2)
+    with pytest.raises(ValueError, match="'30' has no unit; write 30s"):
+        Cluster(local.folder).start(["./worker"], 2, vcore=0.5, grace=30)  # type: ignore[arg-type]
 
 
 def test_without_a_server_it_says_so(tmp_path: Path) -> None:
