@@ -152,8 +152,8 @@ def _check_line(state: PartitionState) -> list[Broken]:
     line, round_ = state.in_line, state.reserving
     if round_.candidates and round_.line is None and not round_.left:
         return [Broken("I9", "root", "a round of saving is over, and the nodes that it has not tried are left")]
-    rooms = [*state.no_room.values(), state.waiting_for_domain]
-    waiting = {group for room in rooms for group in room if isinstance(group, AskGroup)}
+    waiting = {group for room in state.no_room.values() for group in room if isinstance(group, AskGroup)}
+    waiting |= {group for group in state.waiting_for_domain if isinstance(group, AskGroup)}
     if waiting != set(line):
         return [Broken("I9", "root", f"{len(line)} groups are in line, {len(waiting)} wait for room")]
     known = [(group, entry or ()) for group, entry in line.members.items() if group not in line.marked]

@@ -23,6 +23,7 @@ from kornel.core.policies.claim_order import (
     is_let_through,
     list_lent,
     list_older,
+    owing_queues,
     rank_below,
 )
 from kornel.core.policies.guarantees import project_usage
@@ -153,29 +154,35 @@ def _wake_borrowers_in_domains(state: PartitionState, node: Node, saved: list[Re
     for reservation in [r for r in state.reservations.values() if r.parked_at is state.waiting_for_domain]:
         if lends_room(state, node, reservation.ask):
             look_again(state, reservation)
-    holders = dict.fromkeys(claim.ask.application for claim in saved)
+    claims, mode, holders = node.claims, state.guarantee_mode, {claim.ask.application for claim in saved}
+    assert claims is not None, "room is saved there"
     # Whoever comes before a holder stands before it in the line, but for asks of its own application; others may pass
     # only where they are owed a guarantee.
     groups = state.in_line.list_before((max(importance_of(claim.waiter) for claim in saved),))
-    owed = dict.fromkeys(_owed_leaves(state.root))
-    around = [*holders, *(application for leaf in owed for application in leaf.applications.values())]
-    fits: dict[Shape, bool] = {}
-    passes: dict[tuple[object, ...], bool] = {}
-    known: dict[tuple[object, ...], bool] = {}
-    for group in [*groups, *(group for application in around for group in application.groups.values())]:
+    owed = list(_owed_leaves(state.root))
+    around = {claim.ask.application: None for claim in saved}
+    around |= dict.fromkeys(application for leaf in owed for application in leaf.applications.values())
+    owing: dict[tuple[Shape, Queue], tuple[Queue, ...]] = {}
+    lent: dict[tuple[object, ...], list[Reservation]] = {}
+    fits: dict[object, bool] = {}
+    for group in dict.fromkeys([*groups, *(group for each in around for group in each.groups.values())]):
         shape = group.shape
         if shape not in fits:
             fits[shape] = holds_pairs(most, shape.pairs)
         if not fits[shape] or group not in state.waiting_for_domain:
             continue
-        ask = group.first_ask()
-        rank = ask.queue, ask.turn_priority, ask.application in holders and ask.application, ask.triggered and ask
-        standing = (*rank, ask.queue in owed and shape)
-        if standing not in passes:
-            passes[standing] = bool(list_lent(ask, saved, state.guarantee_mode))
-        if passes[standing] and (shape, rank) not in known:
-            known[shape, rank] = lends_room(state, node, ask)
-        if passes[standing] and known[shape, rank]:
+        ask, kind = group.first_ask(), (shape, group.application.queue)
+        if kind not in owing:
+            owing[kind] = owing_queues(ask, mode)
+        owes = owing_queues(ask, mode) if ask.triggered else owing[kind]
+        # All of one standing may pass the same holders.
+        standing = ask.queue, ask.turn_priority, ask.application in holders and ask.application, owes
+        if standing not in lent:
+            lent[standing] = list_lent(ask, saved, mode)
+        if (passed := lent[standing]) and (shape, standing) not in fits:
+            room = claims.open_room(node.free, passed)
+            fits[shape, standing] = holds_pairs(room, shape.pairs) and node.has_devices(shape.devices, ask, passed)
+        if passed and fits[shape, standing]:
             activate_group(group)
 
 

@@ -12,6 +12,7 @@ from kornel.core.domain.resources import Resources
 from kornel.core.domain.topology import TopologyRequest, Wish
 from kornel.core.engine.engine import Engine
 from kornel.core.model.allocations import Reservation
+from kornel.core.policies.claim_order import list_lent
 from kornel.core.state.options import EngineOptions
 from kornel.core.state.waiting import waking
 
@@ -34,7 +35,7 @@ def test_those_who_wait_for_a_domain_are_not_all_gone_through_for_one_node(
     """A full cluster, where 600 asks of 30 sizes require a rack and no priority or guarantee lets any of them pass who
     saves room: not each of them is compared with the holders when a node gains room. (With 20,000 asks of 200 sizes at
     2,000 nodes, that took seconds.)"""
-    compared, list_lent = 0, waking.list_lent
+    compared = 0
 
     def count(*args: Any, **kwargs: Any) -> list[Reservation]:
         nonlocal compared
