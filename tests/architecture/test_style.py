@@ -123,7 +123,7 @@ BOUNDS = {
     "core/policies": Bounds(0, 0, 0, 3, 0, 2_600),
     "core/preemption": Bounds(0, 0, 0, 3.1, 0, 17_102),
     "core/process": Bounds(0, 0, 0, 5, 0, 1_766),
-    "core/rest": Bounds(0, 0, 0, 12, 0, 4_671),
+    "core/rest": Bounds(0, 0, 0, 12, 0, 4_691),
     "core/security": Bounds(0, 0, 0, 9, 0, 2_215),
     "core/service": Bounds(0, 0, 0, 10, 0, 11_961),
     "core/snapshot": Bounds(0, 0, 0, 5, 0, 1_451),

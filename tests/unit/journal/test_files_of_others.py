@@ -178,6 +178,17 @@ def test_no_command_makes_a_journal_that_is_not_there(tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
+def test_a_host_whose_name_cannot_be_written_is_an_error() -> None:
+    """The name of a host has parts of at most 63 characters."""
+    url = f"postgresql://u:hunter2@{'a' * 64}/db"
+    done = CliRunner().invoke(app, ["journal", "info", url])
+    assert done.exit_code == 1
+    assert "label" in done.output
+    assert "hunter2" not in done.output
+    with pytest.raises(JournalUnusable, match="label"):
+        open_journal(url)
+
+
 @pytest.mark.parametrize("suffix", ["", "-wal", ".end", ".snapshots/00000000000000000001.snapshot"])
 def test_a_journal_has_regular_files_only(path: Path, suffix: str) -> None:
     """A pipe would be waited for without end."""
