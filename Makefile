@@ -177,7 +177,7 @@ lock: ## resolve the lock files again (UPGRADE=--upgrade for newer versions)
 ci: ## run what CI runs for every change
 	.ci/run
 
-nightly: ci test-stubs long alone hostile ## run what CI runs, then everything that takes long or measures: three quarters of an hour
+nightly: ci test-stubs test-workers long alone hostile ## run what CI runs, then everything that takes long or measures: three quarters of an hour
 
 clean: ## remove the environment and everything generated outside version control
 	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis

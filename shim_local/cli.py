@@ -209,6 +209,9 @@ def submit(
     array: Annotated[
         str, typer.Option("--array", metavar="INDEXES", help="One task per index: 1-100 or 1,5; 1-100%4: 4 at a time.")
     ] = "",
+    at_least: Annotated[
+        int, typer.Option("--at-least", min=0, metavar="N", help="Start so many tasks of an array together, or none.")
+    ] = 0,
     after: Annotated[list[str] | None, typer.Option("--after", metavar="JOB", help="Run once this is done.")] = None,
     after_any: Annotated[
         list[str] | None, typer.Option("--after-any", metavar="JOB", help="Run once this has ended, well or not.")
@@ -358,6 +361,7 @@ def change_jobs(
     priority: Annotated[int | None, typer.Option("--priority", help="Higher goes first within the queue.")] = None,
     vcore: Annotated[str, typer.Option("--vcore", metavar="CORES", help="Cores, such as 2 or 500m.")] = "",
     memory: Annotated[str, typer.Option("--memory", "--mem", metavar="SIZE", help="Memory, such as 4Gi.")] = "",
+    gpu: Annotated[float | None, typer.Option("--gpu", min=0, metavar="GPUS", help="GPUs: 2, or a part: 0.5.")] = None,
     time_limit: Annotated[str, typer.Option("--time", metavar="TIME", help="Stop it after this time.")] = "",
 ) -> None:
     """Change what jobs that wait ask for. They keep their age, and so their place in line."""
@@ -366,13 +370,26 @@ def change_jobs(
             "priority": priority,
             "vcore": parse_cores(vcore) if vcore else None,
             "memory": parse_bytes(memory) if memory else None,
+            "gpu": gpu,
             "time_s": parse_duration(time_limit) if time_limit else None,
         }
         given = {name: value for name, value in values.items() if value is not None}
         if not given:
-            raise BadSpec("there is nothing to change: give --priority, --vcore, --memory or --time")
+            raise BadSpec("there is nothing to change: give --priority, --vcore, --memory, --gpu or --time")
         number = server.request({"do": "change", "names": jobs, "values": given})["changed"]
     _print_line(f"{number} jobs are changed" if number != 1 else "1 job is changed")
+
+
+@app.command("scale")
+def scale_job(
+    context: typer.Context,
+    job: Annotated[str, typer.Argument(metavar="JOB", help="An array.")],
+    size: Annotated[int, typer.Argument(metavar="N", min=0, help="How many of its tasks are to wait or run.")],
+) -> None:
+    """Add tasks to an array, or stop its latest ones with the notice of a preemption."""
+    with _report_errors(), _connect(context) as server:
+        server.request({"do": "scale", "name": job, "size": size})
+    _print_line(f"{size} tasks of job {job} wait or run" if size != 1 else f"1 task of job {job} waits or runs")
 
 
 @app.command("wait")

@@ -126,10 +126,12 @@ def _find_nodes(reader: Reader, named: Sequence[str], where: Sequence[str], part
     wanted = {pair for each in where for pair in _find_attributes(domains, *each.split("=", 1))}
     selected = pb.ListNodesRequest(partition=partition, attributes=dict(wanted))
     # No node has two values of one attribute.
-    found = reader.nodes(selected).nodes if len(selected.attributes) == len(wanted) else ()
-    if not found:
+    answer = reader.nodes(selected) if len(selected.attributes) == len(wanted) else pb.ListNodesResponse()
+    if answer.nodes and dict(answer.attributes) != dict(wanted):
+        raise report_failure("the core is too old to select nodes; give their IDs")
+    if not answer.nodes:
         raise report_failure(f"no node has {' and '.join(where)}")
-    return [each.node_id for each in found]
+    return [each.node_id for each in answer.nodes]
 
 
 def _find_attributes(known: pb.ListDomainsResponse, name: str, value: str) -> list[tuple[str, str]]:

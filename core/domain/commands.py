@@ -339,3 +339,6 @@ class CommandRefused(Exception):
     def __init__(self, fault: Fault, message: str) -> None:
         super().__init__(message)
         self.fault = fault
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return type(self), (self.fault, *self.args), vars(self)

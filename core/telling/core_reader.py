@@ -18,7 +18,7 @@ class AmbiguousPartition(KeyError):
     """Several managers have a partition of that bare name. ``names``: the full names."""
 
     def __init__(self, names: Sequence[str]) -> None:
-        super().__init__(*names)
+        super().__init__(names)
         self.names = tuple(names)
 
 
@@ -82,6 +82,11 @@ class CoreReader:
         """Returns the shortest unambiguous name of the partition *full*."""
         bare = bare_partition_name(full)
         return bare if len(self._find_all(bare)) < 2 else full
+
+    @property
+    def size(self) -> int:
+        """The number of requests, nodes and applications."""
+        return sum(views.size for views in self.partitions())
 
     def final_counts(self, most_audited: int) -> FinalCounts:
         """Counts what the whole core has done. The books are audited if they have at most *most_audited* records."""

@@ -8,9 +8,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
+from kornel.core.model.shapes import Shape
 from kornel.core.state.partition_state import PartitionState
 from kornel.core.telling.allocations.ask_report import ask_standing, explain_work
-from kornel.core.telling.allocations.explanation import AskReport, Report, add_absence
+from kornel.core.telling.allocations.blockers import find_first_blocker
+from kornel.core.telling.allocations.explanation import AskReport, Blocker, Report, absence_blocker, add_absence
 from kornel.core.telling.nodes.node_reports import AskOnNode, NodeReport, explain_ask_on_node, explain_node
 from kornel.core.telling.preemption.outlook import ReadingIndex
 from kornel.core.telling.queues.headroom import QueueExplanation, explain_queue
@@ -51,6 +53,24 @@ class Named(Subject[Report]):
         preempted."""
         found = explain_work(reading.state, reading.index, self.name, reading.now_ns)
         return add_absence(found, reading.rm_id, reading.absence) if found is not None and reading.absence else found
+
+
+@dataclass(frozen=True, slots=True)
+class FirstBlockers(Subject[tuple[Blocker | None, ...]]):
+    """Asks by their keys."""
+
+    keys: tuple[str, ...]
+
+    def explain_from(self, reading: Reading) -> tuple[Blocker | None, ...]:
+        """Explains what keeps each from being placed first of all; ``None``: nothing does. A manager that is gone,
+        which is in everybody's way, comes last."""
+        state, on_nodes = reading.state, dict[Shape, tuple[Blocker, ...]]()
+        absent = absence_blocker(reading.rm_id, reading.absence) if reading.absence else None
+        asks = [state.requests.get(key) for key in self.keys]
+        return tuple(
+            (find_first_blocker(state, ask, on_nodes) or absent) if ask is not None and ask.pending else None
+            for ask in asks
+        )
 
 
 @dataclass(frozen=True, slots=True)

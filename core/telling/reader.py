@@ -281,11 +281,11 @@ class PartitionReader:
         return subject.explain_from(reading)
 
     def suppose(self, question: Supposition) -> Forecast:
-        """Forecasts the consequences of *question*; changes nothing.
+        """Forecasts the consequences of *question*, which it carries out: to be called in a copy of the process only.
 
         Raises :class:`kornel.core.domain.commands.CommandRefused` for a question that makes no sense.
         """
-        return suppose(self._state, self._kept.index, question, self._now_ns)
+        return suppose(self._state, question, self._now_ns)
 
     def search_names(self, text: str) -> Iterator[FoundName | None]:
         """Yields everything whose name contains *text*, ignoring case; ``None`` is a pause for other tasks."""

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import gc
+import os
 import random
 import statistics
-import time
 from collections.abc import Callable, Mapping
 
 from kornel.core.domain.commands import (
@@ -23,6 +23,7 @@ from kornel.core.engine.engine import Engine
 from kornel.core.telling.explain import Named
 from kornel.core.telling.reader import Reader
 from kornel.core.telling.what_if.supposition import SupposeAsk, SupposeNodeLost, SupposePriority, SupposeQuota
+from tests.supposing import suppose as suppose_apart
 
 PARTITION = "[bench]default"
 SECOND = 10**9
@@ -75,7 +76,7 @@ def questions(engine: Engine) -> Mapping[str, Callable[[], object]]:
     reader = Reader(engine, lambda: NOW_NS)
 
     def suppose(question: SupposeAsk | SupposeNodeLost | SupposeQuota | SupposePriority) -> Callable[[], object]:
-        return lambda: reader[PARTITION].suppose(question)
+        return lambda: suppose_apart(reader[PARTITION], question)
 
     return {
         "what if: an ask that preempts": suppose(SupposeAsk(large, "root.q95", priority=3)),
@@ -89,6 +90,12 @@ def questions(engine: Engine) -> Mapping[str, Callable[[], object]]:
     }
 
 
+def _used_s() -> float:
+    """The processor time of this process and of its copies that have ended."""
+    used = os.times()
+    return used.user + used.system + used.children_user + used.children_system
+
+
 def measured(engine: Engine, runs: int = 5) -> dict[str, tuple[float, float]]:
     """Milliseconds of processor time of the first time each is asked, and the median of *runs* more."""
     found: dict[str, tuple[float, float]] = {}
@@ -98,9 +105,9 @@ def measured(engine: Engine, runs: int = 5) -> dict[str, tuple[float, float]]:
         for name, ask in questions(engine).items():
             times: list[float] = []
             for _ in range(runs + 1):
-                began = time.process_time()
+                began = _used_s()
                 ask()
-                times.append(1_000 * (time.process_time() - began))
+                times.append(1_000 * (_used_s() - began))
             found[name] = (times[0], statistics.median(times[1:]))
     finally:
         gc.enable()

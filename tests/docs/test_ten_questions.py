@@ -130,8 +130,8 @@ def test_the_answers_on_the_page_are_what_commands_write(tmp_path: Path) -> None
     """Each question has its command, and each command writes what stands on the page, but for times and names."""
     text = PAGE.read_text(encoding="utf-8")
     asked = BLOCK.findall(text)
-    assert text.count("\n## ") == 10
-    assert len(asked) >= 10
+    assert text.count("\n## ") == 20
+    assert len(asked) >= 20
     with cluster(tmp_path) as variables:
         for command, shown in asked:
             assert normalize(run(variables, command)) == normalize(shown), command

@@ -460,6 +460,24 @@ async def test_a_rack_is_drained_by_its_name(monkeypatch: pytest.MonkeyPatch) ->
             assert (await asyncio.to_thread(run, app, ["drain", "node", "--where", *nowhere])).exit_code == 1
 
 
+async def test_a_core_that_does_not_select_nodes_drains_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An older one leaves a field of the request that it does not know, and answers with all nodes."""
+
+    def ask_older_core(reader: Reader, _: read_pb2.ListNodesRequest) -> read_pb2.ListNodesResponse:
+        return list_nodes(reader, read_pb2.ListNodesRequest())
+
+    list_nodes = Reader.nodes
+    async with rest_cluster() as cluster:
+        await cluster.register("partitions:\n- {name: default, queues: [{name: root}]}\n")
+        for number in range(2):
+            await cluster.node(f"n{number}", {"disk": f"d{number}"}, vcore=1)
+        monkeypatch.setattr(Reader, "nodes", ask_older_core)
+        run = CliRunner(env={"KORNEL_ADDRESS": cluster.core.address}).invoke
+        refused = await asyncio.to_thread(run, app, ["drain", "node", "--where", "disk=d0"])
+        assert (refused.exit_code, "too old to select nodes" in refused.output) == (1, True)
+        assert "n0" not in await said(cluster.core, "drain", "list")
+
+
 async def test_nodes_are_drained_whose_names_are_longer_than_a_request() -> None:
     """All together: it is asked about them in several calls."""
     async with rest_cluster() as cluster:

@@ -308,7 +308,7 @@ async def test_commands_for_people(core: Core, arguments: list[str], code: int, 
     [
         (["queues"], {"queues", "next_page_token"}),
         (["apps"], {"applications", "next_page_token"}),
-        (["nodes"], {"nodes", "next_page_token"}),
+        (["nodes"], {"nodes", "next_page_token", "attributes"}),
         (["claims"], {"claims", "next_page_token"}),
         (["nodes", "--by", "zone"], {"levels", "domains", "next_page_token"}),
         (

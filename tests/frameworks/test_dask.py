@@ -105,6 +105,14 @@ def test_a_gang_of_workers_waits_for_room_together(local: Local) -> None:
         KornelCluster(2, at_least=3, local=Cluster(local.folder))
 
 
+def test_a_worker_that_has_failed_is_told_of(local: Local, caplog: pytest.LogCaptureFixture) -> None:
+    """Otherwise a program would wait for it for ever, and not know why."""
+    with KornelCluster(1, vcore=0.5, queue="nowhere", local=Cluster(local.folder)) as cluster:
+        wait_until(lambda: "worker 1.0-1 has failed" in caplog.text, "the warning")
+        assert "root.nowhere does not exist" in caplog.text
+        assert cluster.plan == set()
+
+
 def test_workers_end_with_their_program(local: Local) -> None:
     """Even if it is killed. kornel-local does not start again what has ended well."""
     program = (

@@ -1,4 +1,4 @@
-"""Questions are answered between two slices, so they must not take long."""
+"""Who asks about a large cluster has an answer within a second."""
 
 from __future__ import annotations
 

@@ -1641,6 +1641,8 @@ type ListNodesResponse struct {
 	Nodes []*NodeSummary `protobuf:"bytes,1,rep,name=nodes,proto3" json:"nodes,omitempty"`
 	// Where the next page begins. Empty: this is the last one.
 	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
+	// The attributes that were asked for, by which the nodes are selected. A core that does not know how leaves them out.
+	Attributes    map[string]string `protobuf:"bytes,3,rep,name=attributes,proto3" json:"attributes,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1687,6 +1689,13 @@ func (x *ListNodesResponse) GetNextPageToken() string {
 		return x.NextPageToken
 	}
 	return ""
+}
+
+func (x *ListNodesResponse) GetAttributes() map[string]string {
+	if x != nil {
+		return x.Attributes
+	}
+	return nil
 }
 
 // One node in short. "available" is "capacity" less "allocated" and "occupied"; negative when over-allocated.
@@ -4294,10 +4303,16 @@ const file_kornel_v1_read_proto_rawDesc = "" +
 	"\bnode_ids\x18\a \x03(\tR\anodeIds\x1a=\n" +
 	"\x0fAttributesEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"i\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xf6\x01\n" +
 	"\x11ListNodesResponse\x12,\n" +
 	"\x05nodes\x18\x01 \x03(\v2\x16.kornel.v1.NodeSummaryR\x05nodes\x12&\n" +
-	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\xbb\x06\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\x12L\n" +
+	"\n" +
+	"attributes\x18\x03 \x03(\v2,.kornel.v1.ListNodesResponse.AttributesEntryR\n" +
+	"attributes\x1a=\n" +
+	"\x0fAttributesEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xbb\x06\n" +
 	"\vNodeSummary\x12\x17\n" +
 	"\anode_id\x18\x01 \x01(\tR\x06nodeId\x12 \n" +
 	"\vschedulable\x18\x02 \x01(\bR\vschedulable\x12@\n" +
@@ -4571,7 +4586,7 @@ func file_kornel_v1_read_proto_rawDescGZIP() []byte {
 }
 
 var file_kornel_v1_read_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_kornel_v1_read_proto_msgTypes = make([]protoimpl.MessageInfo, 78)
+var file_kornel_v1_read_proto_msgTypes = make([]protoimpl.MessageInfo, 79)
 var file_kornel_v1_read_proto_goTypes = []any{
 	(ApplicationKind)(0),                // 0: kornel.v1.ApplicationKind
 	(RefusalKind)(0),                    // 1: kornel.v1.RefusalKind
@@ -4639,21 +4654,22 @@ var file_kornel_v1_read_proto_goTypes = []any{
 	nil,                                 // 63: kornel.v1.AskInfo.ResourcesEntry
 	nil,                                 // 64: kornel.v1.AllocationInfo.ResourcesEntry
 	nil,                                 // 65: kornel.v1.ListNodesRequest.AttributesEntry
-	nil,                                 // 66: kornel.v1.NodeSummary.CapacityEntry
-	nil,                                 // 67: kornel.v1.NodeSummary.AllocatedEntry
-	nil,                                 // 68: kornel.v1.NodeSummary.OccupiedEntry
-	nil,                                 // 69: kornel.v1.NodeSummary.AvailableEntry
-	nil,                                 // 70: kornel.v1.NodeSummary.StrandedEntry
-	nil,                                 // 71: kornel.v1.GetNodeResponse.AttributesEntry
-	nil,                                 // 72: kornel.v1.ClaimInfo.HeldEntry
-	nil,                                 // 73: kornel.v1.ClaimInfo.MissingEntry
-	nil,                                 // 74: kornel.v1.DomainInfo.CapacityEntry
-	nil,                                 // 75: kornel.v1.DomainInfo.FreeEntry
-	nil,                                 // 76: kornel.v1.DomainInfo.HeldEntry
-	nil,                                 // 77: kornel.v1.ListRefusalsResponse.CountsEntry
-	nil,                                 // 78: kornel.v1.FindQueueRequest.TagsEntry
-	nil,                                 // 79: kornel.v1.PreemptionKind.OutcomesEntry
-	(*Blocker)(nil),                     // 80: kornel.v1.Blocker
+	nil,                                 // 66: kornel.v1.ListNodesResponse.AttributesEntry
+	nil,                                 // 67: kornel.v1.NodeSummary.CapacityEntry
+	nil,                                 // 68: kornel.v1.NodeSummary.AllocatedEntry
+	nil,                                 // 69: kornel.v1.NodeSummary.OccupiedEntry
+	nil,                                 // 70: kornel.v1.NodeSummary.AvailableEntry
+	nil,                                 // 71: kornel.v1.NodeSummary.StrandedEntry
+	nil,                                 // 72: kornel.v1.GetNodeResponse.AttributesEntry
+	nil,                                 // 73: kornel.v1.ClaimInfo.HeldEntry
+	nil,                                 // 74: kornel.v1.ClaimInfo.MissingEntry
+	nil,                                 // 75: kornel.v1.DomainInfo.CapacityEntry
+	nil,                                 // 76: kornel.v1.DomainInfo.FreeEntry
+	nil,                                 // 77: kornel.v1.DomainInfo.HeldEntry
+	nil,                                 // 78: kornel.v1.ListRefusalsResponse.CountsEntry
+	nil,                                 // 79: kornel.v1.FindQueueRequest.TagsEntry
+	nil,                                 // 80: kornel.v1.PreemptionKind.OutcomesEntry
+	(*Blocker)(nil),                     // 81: kornel.v1.Blocker
 }
 var file_kornel_v1_read_proto_depIdxs = []int32{
 	6,  // 0: kornel.v1.ListQueuesResponse.queues:type_name -> kornel.v1.QueueInfo
@@ -4671,7 +4687,7 @@ var file_kornel_v1_read_proto_depIdxs = []int32{
 	60, // 12: kornel.v1.ApplicationSummary.placeholder:type_name -> kornel.v1.ApplicationSummary.PlaceholderEntry
 	61, // 13: kornel.v1.ApplicationSummary.pending:type_name -> kornel.v1.ApplicationSummary.PendingEntry
 	12, // 14: kornel.v1.ListWaitsResponse.waits:type_name -> kornel.v1.Wait
-	80, // 15: kornel.v1.Wait.obstacle:type_name -> kornel.v1.Blocker
+	81, // 15: kornel.v1.Wait.obstacle:type_name -> kornel.v1.Blocker
 	9,  // 16: kornel.v1.GetApplicationResponse.summary:type_name -> kornel.v1.ApplicationSummary
 	62, // 17: kornel.v1.GetApplicationResponse.max_used:type_name -> kornel.v1.GetApplicationResponse.MaxUsedEntry
 	15, // 18: kornel.v1.GetApplicationResponse.states:type_name -> kornel.v1.StateEntry
@@ -4681,72 +4697,73 @@ var file_kornel_v1_read_proto_depIdxs = []int32{
 	64, // 22: kornel.v1.AllocationInfo.resources:type_name -> kornel.v1.AllocationInfo.ResourcesEntry
 	65, // 23: kornel.v1.ListNodesRequest.attributes:type_name -> kornel.v1.ListNodesRequest.AttributesEntry
 	20, // 24: kornel.v1.ListNodesResponse.nodes:type_name -> kornel.v1.NodeSummary
-	66, // 25: kornel.v1.NodeSummary.capacity:type_name -> kornel.v1.NodeSummary.CapacityEntry
-	67, // 26: kornel.v1.NodeSummary.allocated:type_name -> kornel.v1.NodeSummary.AllocatedEntry
-	68, // 27: kornel.v1.NodeSummary.occupied:type_name -> kornel.v1.NodeSummary.OccupiedEntry
-	69, // 28: kornel.v1.NodeSummary.available:type_name -> kornel.v1.NodeSummary.AvailableEntry
-	70, // 29: kornel.v1.NodeSummary.stranded:type_name -> kornel.v1.NodeSummary.StrandedEntry
-	20, // 30: kornel.v1.GetNodeResponse.summary:type_name -> kornel.v1.NodeSummary
-	71, // 31: kornel.v1.GetNodeResponse.attributes:type_name -> kornel.v1.GetNodeResponse.AttributesEntry
-	17, // 32: kornel.v1.GetNodeResponse.allocations:type_name -> kornel.v1.AllocationInfo
-	23, // 33: kornel.v1.GetNodeResponse.devices:type_name -> kornel.v1.DeviceInfo
-	24, // 34: kornel.v1.DeviceInfo.holders:type_name -> kornel.v1.DeviceHolder
-	30, // 35: kornel.v1.ListDomainsResponse.levels:type_name -> kornel.v1.TopologyLevel
-	31, // 36: kornel.v1.ListDomainsResponse.domains:type_name -> kornel.v1.DomainInfo
-	29, // 37: kornel.v1.ListClaimsResponse.claims:type_name -> kornel.v1.ClaimInfo
-	72, // 38: kornel.v1.ClaimInfo.held:type_name -> kornel.v1.ClaimInfo.HeldEntry
-	73, // 39: kornel.v1.ClaimInfo.missing:type_name -> kornel.v1.ClaimInfo.MissingEntry
-	74, // 40: kornel.v1.DomainInfo.capacity:type_name -> kornel.v1.DomainInfo.CapacityEntry
-	75, // 41: kornel.v1.DomainInfo.free:type_name -> kornel.v1.DomainInfo.FreeEntry
-	76, // 42: kornel.v1.DomainInfo.held:type_name -> kornel.v1.DomainInfo.HeldEntry
-	34, // 43: kornel.v1.GetHealthReportResponse.checks:type_name -> kornel.v1.HealthCheckResult
-	1,  // 44: kornel.v1.ListRefusalsRequest.kind:type_name -> kornel.v1.RefusalKind
-	37, // 45: kornel.v1.ListRefusalsResponse.refusals:type_name -> kornel.v1.Refusal
-	77, // 46: kornel.v1.ListRefusalsResponse.counts:type_name -> kornel.v1.ListRefusalsResponse.CountsEntry
-	1,  // 47: kornel.v1.Refusal.kind:type_name -> kornel.v1.RefusalKind
-	40, // 48: kornel.v1.FindNamesResponse.found:type_name -> kornel.v1.FoundName
-	78, // 49: kornel.v1.FindQueueRequest.tags:type_name -> kornel.v1.FindQueueRequest.TagsEntry
-	45, // 50: kornel.v1.GetHoldsResponse.drained_nodes:type_name -> kornel.v1.HeldNode
-	46, // 51: kornel.v1.GetHoldsResponse.manager:type_name -> kornel.v1.HeldManager
-	47, // 52: kornel.v1.GetHoldsResponse.rollback:type_name -> kornel.v1.HeldRollback
-	50, // 53: kornel.v1.ListPreemptionKindsResponse.kinds:type_name -> kornel.v1.PreemptionKind
-	79, // 54: kornel.v1.PreemptionKind.outcomes:type_name -> kornel.v1.PreemptionKind.OutcomesEntry
-	51, // 55: kornel.v1.PreemptionKind.OutcomesEntry.value:type_name -> kornel.v1.PreemptionEnding
-	2,  // 56: kornel.v1.ReadService.ListQueues:input_type -> kornel.v1.ListQueuesRequest
-	4,  // 57: kornel.v1.ReadService.GetQueue:input_type -> kornel.v1.GetQueueRequest
-	7,  // 58: kornel.v1.ReadService.ListApplications:input_type -> kornel.v1.ListApplicationsRequest
-	13, // 59: kornel.v1.ReadService.GetApplication:input_type -> kornel.v1.GetApplicationRequest
-	10, // 60: kornel.v1.ReadService.ListWaits:input_type -> kornel.v1.ListWaitsRequest
-	18, // 61: kornel.v1.ReadService.ListNodes:input_type -> kornel.v1.ListNodesRequest
-	21, // 62: kornel.v1.ReadService.GetNode:input_type -> kornel.v1.GetNodeRequest
-	25, // 63: kornel.v1.ReadService.ListDomains:input_type -> kornel.v1.ListDomainsRequest
-	27, // 64: kornel.v1.ReadService.ListClaims:input_type -> kornel.v1.ListClaimsRequest
-	32, // 65: kornel.v1.ReadService.GetHealthReport:input_type -> kornel.v1.GetHealthReportRequest
-	35, // 66: kornel.v1.ReadService.ListRefusals:input_type -> kornel.v1.ListRefusalsRequest
-	38, // 67: kornel.v1.ReadService.FindNames:input_type -> kornel.v1.FindNamesRequest
-	41, // 68: kornel.v1.ReadService.FindQueue:input_type -> kornel.v1.FindQueueRequest
-	43, // 69: kornel.v1.ReadService.GetHolds:input_type -> kornel.v1.GetHoldsRequest
-	48, // 70: kornel.v1.ReadService.ListPreemptionKinds:input_type -> kornel.v1.ListPreemptionKindsRequest
-	3,  // 71: kornel.v1.ReadService.ListQueues:output_type -> kornel.v1.ListQueuesResponse
-	5,  // 72: kornel.v1.ReadService.GetQueue:output_type -> kornel.v1.GetQueueResponse
-	8,  // 73: kornel.v1.ReadService.ListApplications:output_type -> kornel.v1.ListApplicationsResponse
-	14, // 74: kornel.v1.ReadService.GetApplication:output_type -> kornel.v1.GetApplicationResponse
-	11, // 75: kornel.v1.ReadService.ListWaits:output_type -> kornel.v1.ListWaitsResponse
-	19, // 76: kornel.v1.ReadService.ListNodes:output_type -> kornel.v1.ListNodesResponse
-	22, // 77: kornel.v1.ReadService.GetNode:output_type -> kornel.v1.GetNodeResponse
-	26, // 78: kornel.v1.ReadService.ListDomains:output_type -> kornel.v1.ListDomainsResponse
-	28, // 79: kornel.v1.ReadService.ListClaims:output_type -> kornel.v1.ListClaimsResponse
-	33, // 80: kornel.v1.ReadService.GetHealthReport:output_type -> kornel.v1.GetHealthReportResponse
-	36, // 81: kornel.v1.ReadService.ListRefusals:output_type -> kornel.v1.ListRefusalsResponse
-	39, // 82: kornel.v1.ReadService.FindNames:output_type -> kornel.v1.FindNamesResponse
-	42, // 83: kornel.v1.ReadService.FindQueue:output_type -> kornel.v1.FindQueueResponse
-	44, // 84: kornel.v1.ReadService.GetHolds:output_type -> kornel.v1.GetHoldsResponse
-	49, // 85: kornel.v1.ReadService.ListPreemptionKinds:output_type -> kornel.v1.ListPreemptionKindsResponse
-	71, // [71:86] is the sub-list for method output_type
-	56, // [56:71] is the sub-list for method input_type
-	56, // [56:56] is the sub-list for extension type_name
-	56, // [56:56] is the sub-list for extension extendee
-	0,  // [0:56] is the sub-list for field type_name
+	66, // 25: kornel.v1.ListNodesResponse.attributes:type_name -> kornel.v1.ListNodesResponse.AttributesEntry
+	67, // 26: kornel.v1.NodeSummary.capacity:type_name -> kornel.v1.NodeSummary.CapacityEntry
+	68, // 27: kornel.v1.NodeSummary.allocated:type_name -> kornel.v1.NodeSummary.AllocatedEntry
+	69, // 28: kornel.v1.NodeSummary.occupied:type_name -> kornel.v1.NodeSummary.OccupiedEntry
+	70, // 29: kornel.v1.NodeSummary.available:type_name -> kornel.v1.NodeSummary.AvailableEntry
+	71, // 30: kornel.v1.NodeSummary.stranded:type_name -> kornel.v1.NodeSummary.StrandedEntry
+	20, // 31: kornel.v1.GetNodeResponse.summary:type_name -> kornel.v1.NodeSummary
+	72, // 32: kornel.v1.GetNodeResponse.attributes:type_name -> kornel.v1.GetNodeResponse.AttributesEntry
+	17, // 33: kornel.v1.GetNodeResponse.allocations:type_name -> kornel.v1.AllocationInfo
+	23, // 34: kornel.v1.GetNodeResponse.devices:type_name -> kornel.v1.DeviceInfo
+	24, // 35: kornel.v1.DeviceInfo.holders:type_name -> kornel.v1.DeviceHolder
+	30, // 36: kornel.v1.ListDomainsResponse.levels:type_name -> kornel.v1.TopologyLevel
+	31, // 37: kornel.v1.ListDomainsResponse.domains:type_name -> kornel.v1.DomainInfo
+	29, // 38: kornel.v1.ListClaimsResponse.claims:type_name -> kornel.v1.ClaimInfo
+	73, // 39: kornel.v1.ClaimInfo.held:type_name -> kornel.v1.ClaimInfo.HeldEntry
+	74, // 40: kornel.v1.ClaimInfo.missing:type_name -> kornel.v1.ClaimInfo.MissingEntry
+	75, // 41: kornel.v1.DomainInfo.capacity:type_name -> kornel.v1.DomainInfo.CapacityEntry
+	76, // 42: kornel.v1.DomainInfo.free:type_name -> kornel.v1.DomainInfo.FreeEntry
+	77, // 43: kornel.v1.DomainInfo.held:type_name -> kornel.v1.DomainInfo.HeldEntry
+	34, // 44: kornel.v1.GetHealthReportResponse.checks:type_name -> kornel.v1.HealthCheckResult
+	1,  // 45: kornel.v1.ListRefusalsRequest.kind:type_name -> kornel.v1.RefusalKind
+	37, // 46: kornel.v1.ListRefusalsResponse.refusals:type_name -> kornel.v1.Refusal
+	78, // 47: kornel.v1.ListRefusalsResponse.counts:type_name -> kornel.v1.ListRefusalsResponse.CountsEntry
+	1,  // 48: kornel.v1.Refusal.kind:type_name -> kornel.v1.RefusalKind
+	40, // 49: kornel.v1.FindNamesResponse.found:type_name -> kornel.v1.FoundName
+	79, // 50: kornel.v1.FindQueueRequest.tags:type_name -> kornel.v1.FindQueueRequest.TagsEntry
+	45, // 51: kornel.v1.GetHoldsResponse.drained_nodes:type_name -> kornel.v1.HeldNode
+	46, // 52: kornel.v1.GetHoldsResponse.manager:type_name -> kornel.v1.HeldManager
+	47, // 53: kornel.v1.GetHoldsResponse.rollback:type_name -> kornel.v1.HeldRollback
+	50, // 54: kornel.v1.ListPreemptionKindsResponse.kinds:type_name -> kornel.v1.PreemptionKind
+	80, // 55: kornel.v1.PreemptionKind.outcomes:type_name -> kornel.v1.PreemptionKind.OutcomesEntry
+	51, // 56: kornel.v1.PreemptionKind.OutcomesEntry.value:type_name -> kornel.v1.PreemptionEnding
+	2,  // 57: kornel.v1.ReadService.ListQueues:input_type -> kornel.v1.ListQueuesRequest
+	4,  // 58: kornel.v1.ReadService.GetQueue:input_type -> kornel.v1.GetQueueRequest
+	7,  // 59: kornel.v1.ReadService.ListApplications:input_type -> kornel.v1.ListApplicationsRequest
+	13, // 60: kornel.v1.ReadService.GetApplication:input_type -> kornel.v1.GetApplicationRequest
+	10, // 61: kornel.v1.ReadService.ListWaits:input_type -> kornel.v1.ListWaitsRequest
+	18, // 62: kornel.v1.ReadService.ListNodes:input_type -> kornel.v1.ListNodesRequest
+	21, // 63: kornel.v1.ReadService.GetNode:input_type -> kornel.v1.GetNodeRequest
+	25, // 64: kornel.v1.ReadService.ListDomains:input_type -> kornel.v1.ListDomainsRequest
+	27, // 65: kornel.v1.ReadService.ListClaims:input_type -> kornel.v1.ListClaimsRequest
+	32, // 66: kornel.v1.ReadService.GetHealthReport:input_type -> kornel.v1.GetHealthReportRequest
+	35, // 67: kornel.v1.ReadService.ListRefusals:input_type -> kornel.v1.ListRefusalsRequest
+	38, // 68: kornel.v1.ReadService.FindNames:input_type -> kornel.v1.FindNamesRequest
+	41, // 69: kornel.v1.ReadService.FindQueue:input_type -> kornel.v1.FindQueueRequest
+	43, // 70: kornel.v1.ReadService.GetHolds:input_type -> kornel.v1.GetHoldsRequest
+	48, // 71: kornel.v1.ReadService.ListPreemptionKinds:input_type -> kornel.v1.ListPreemptionKindsRequest
+	3,  // 72: kornel.v1.ReadService.ListQueues:output_type -> kornel.v1.ListQueuesResponse
+	5,  // 73: kornel.v1.ReadService.GetQueue:output_type -> kornel.v1.GetQueueResponse
+	8,  // 74: kornel.v1.ReadService.ListApplications:output_type -> kornel.v1.ListApplicationsResponse
+	14, // 75: kornel.v1.ReadService.GetApplication:output_type -> kornel.v1.GetApplicationResponse
+	11, // 76: kornel.v1.ReadService.ListWaits:output_type -> kornel.v1.ListWaitsResponse
+	19, // 77: kornel.v1.ReadService.ListNodes:output_type -> kornel.v1.ListNodesResponse
+	22, // 78: kornel.v1.ReadService.GetNode:output_type -> kornel.v1.GetNodeResponse
+	26, // 79: kornel.v1.ReadService.ListDomains:output_type -> kornel.v1.ListDomainsResponse
+	28, // 80: kornel.v1.ReadService.ListClaims:output_type -> kornel.v1.ListClaimsResponse
+	33, // 81: kornel.v1.ReadService.GetHealthReport:output_type -> kornel.v1.GetHealthReportResponse
+	36, // 82: kornel.v1.ReadService.ListRefusals:output_type -> kornel.v1.ListRefusalsResponse
+	39, // 83: kornel.v1.ReadService.FindNames:output_type -> kornel.v1.FindNamesResponse
+	42, // 84: kornel.v1.ReadService.FindQueue:output_type -> kornel.v1.FindQueueResponse
+	44, // 85: kornel.v1.ReadService.GetHolds:output_type -> kornel.v1.GetHoldsResponse
+	49, // 86: kornel.v1.ReadService.ListPreemptionKinds:output_type -> kornel.v1.ListPreemptionKindsResponse
+	72, // [72:87] is the sub-list for method output_type
+	57, // [57:72] is the sub-list for method input_type
+	57, // [57:57] is the sub-list for extension type_name
+	57, // [57:57] is the sub-list for extension extendee
+	0,  // [0:57] is the sub-list for field type_name
 }
 
 func init() { file_kornel_v1_read_proto_init() }
@@ -4763,7 +4780,7 @@ func file_kornel_v1_read_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_kornel_v1_read_proto_rawDesc), len(file_kornel_v1_read_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   78,
+			NumMessages:   79,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

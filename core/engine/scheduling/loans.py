@@ -44,7 +44,10 @@ def find_lent_node(state: PartitionState, ask: Allocation, why: NotPlaced) -> No
     if ask.spec.required_node or why.reason not in _WITHOUT_ROOM:
         return why
     pairs, saved = ask.shape.pairs, state.reserving.saved
-    enough = {claim.node: None for claim in saved if holds_pairs(claim.node.free, pairs)}  # Few nodes have the room.
+    # Few nodes have the room, and most lack the first type already.
+    t, least = pairs[0] if pairs else (0, 0)
+    roomy = [claim.node for claim in saved if claim.node.free[t] >= least]
+    enough = {node: None for node in roomy if holds_pairs(node.free, pairs)}
     found = [node for node in enough if node in state.node_order and lends_room(state, node, ask)]
     # A member of a group that requires a domain takes the place only where the others are, or have theirs.
     among = None if ask.spec.topology is None or not found else group_domains.nodes_on_loan(state, ask)

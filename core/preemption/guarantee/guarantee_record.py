@@ -27,7 +27,7 @@ class GuaranteeRecord(KindRecord):
         self.attempts_left: Final[dict[Queue, int]] = {}
         """The number of attempts that each leaf has left in this pass; a leaf that is missing has all of them."""
         self.pass_began_ns = 0
-        self.prospects: Final = KnownProspects()
+        self.prospects = KnownProspects()
         self.put_off: Final[dict[Allocation, None]] = {}
         """The asks whose attempts are put off, because a question is being worked on, or a max being enforced."""
         self.gate: Final = QuestionGate()

@@ -1,5 +1,5 @@
 """Queues questions to the engine that take long, such as what-ifs: answers them one after the other, with time for
-other callers in between."""
+other callers in between, or in a copy of the process."""
 
 from __future__ import annotations
 
@@ -9,9 +9,15 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Final, TypeVar
 
+from kornel.core.service.machine.helpers import HelperEnded
 from kornel.core.service.machine.loop_time import Sharing, WaitingLine
+from kornel.core.service.machine.process_copies import begin_answer
+from kornel.core.service.wire.status_codes import TooMany
 
 MOST_WAITING: Final = 32
+
+SMALL: Final = 1_000
+"""The most requests, nodes and applications of a core that answers without a copy of itself, in some milliseconds."""
 
 LONGEST_REST_S: Final = 0.1
 REST_STEP_S: Final = 0.005
@@ -71,6 +77,28 @@ class Questions:
                 with sharing.count_reading():
                     await sharing.pause_after(took_s)
                 self._rested_at = time.perf_counter() + min(took_s, LONGEST_REST_S)
+
+    async def ask_apart(self, answer: Callable[[], AnswerT]) -> AnswerT:
+        """Returns the result of *answer*, called in its turn in a copy of this process (:func:`begin_answer`).
+
+        Nobody else waits for it but the next question. Raises :class:`TooMany` if too many wait, or if there is not
+        enough memory for a copy.
+        """
+        async with self._line.take_turn():
+            await self._rest_after()
+            await self.wait_settled()
+            began = time.perf_counter()
+            try:
+                answering = asyncio.ensure_future(asyncio.to_thread(begin_answer(answer)))
+                try:
+                    return await asyncio.shield(answering)
+                finally:
+                    # There is one copy at a time, even if the caller has gone.
+                    await asyncio.gather(answering, return_exceptions=True)
+            except (HelperEnded, OSError) as error:
+                raise TooMany(f"the copy of the core that works out the answer {error}; try again") from error
+            finally:
+                self._rested_at = time.perf_counter() + min(time.perf_counter() - began, LONGEST_REST_S)
 
     async def _rest_after(self) -> None:
         """Leaves time to other calls, which take several turns of the event loop to be accepted, read and answered."""

@@ -26,6 +26,7 @@ from kornel.core.service.events.refusals import Refusal, RefusalKeeper, RefusalK
 from kornel.core.service.machine.loop_time import in_turns
 from kornel.core.service.managers.health import HealthKeeper
 from kornel.core.service.managers.managers import Managers
+from kornel.core.service.runner.questions import SMALL
 from kornel.core.service.streams.presence import Presence
 from kornel.core.service.wire.status_codes import (
     InvalidRequest,
@@ -36,7 +37,7 @@ from kornel.core.service.wire.status_codes import (
     UnknownQueue,
     say_no_partition,
 )
-from kornel.core.telling.allocations.explanation import first_blocker
+from kornel.core.telling.allocations.explanation import Blocker
 from kornel.core.telling.applications.application_views import ApplicationSummary, ApplicationView
 from kornel.core.telling.claims.claim_views import ClaimView, UnknownClaimKind, select_claims
 from kornel.core.telling.encoding.kornel_v1 import (
@@ -53,7 +54,7 @@ from kornel.core.telling.encoding.kornel_v1 import (
     encode_node_summary,
     encode_queue,
 )
-from kornel.core.telling.explain import Named
+from kornel.core.telling.explain import FirstBlockers
 from kornel.core.telling.name_search import FoundName
 from kornel.core.telling.reader import PartitionReader
 from kornel.v1 import read_pb2 as pb
@@ -185,24 +186,13 @@ class ReadService:
         groups: dict[str, list[ApplicationSummary]] = {}
         for each in sorted((each for each in found.encoded if each.asks), key=attrgetter("oldest_ask_ns")):
             groups.setdefault(named(each), []).append(each)
-        waits = [await self._describe_wait(views, *group) for group in islice(groups.items(), size)]
+        shown = list(islice(groups.items(), size))
+        oldest = FirstBlockers(tuple(longest[0].oldest_ask for _, longest in shown))
+        questions = self._managers.questions
+        ask = questions.ask if self._reader.size <= SMALL else questions.ask_apart
+        obstacles = await ask(lambda: views.explain(oldest)) or ()
+        waits = [_encode_wait(*group, obstacle) for group, obstacle in zip(shown, obstacles, strict=True)]
         return pb.ListWaitsResponse(waits=waits, wait_count=len(groups))
-
-    async def _describe_wait(self, views: PartitionReader, name: str, longest: list[ApplicationSummary]) -> pb.Wait:
-        """Returns the applications that have waited *longest* as those of *name*."""
-        first = longest[0]
-        obstacle = await self._managers.questions.ask(lambda: first_blocker(views.explain(Named(first.oldest_ask))))
-        return pb.Wait(
-            name=name,
-            application_count=len(longest),
-            ask_count=sum(each.asks for each in longest),
-            ask_key=first.oldest_ask,
-            oldest_ask_ns=first.oldest_ask_ns,
-            application_id=first.application_id,
-            queue=first.queue,
-            user=first.user,
-            obstacle=encode_blocker(obstacle) if obstacle is not None else None,
-        )
 
     async def _nodes(self, request: pb.ListNodesRequest) -> pb.ListNodesResponse:
         views, size = self._views_of(request.partition), _page_size(request.page_size, _USUAL, _MOST)
@@ -219,7 +209,7 @@ class ReadService:
             lambda node: not (request.only_draining and node.schedulable),
         )
         following = _token(page.last.node_id) if page.more and page.last is not None else ""
-        return pb.ListNodesResponse(nodes=page.encoded, next_page_token=following)
+        return pb.ListNodesResponse(nodes=page.encoded, next_page_token=following, attributes=request.attributes)
 
     async def _get_node(self, request: pb.GetNodeRequest) -> pb.GetNodeResponse:
         found = self._views_of(request.partition).node(request.node_id)
@@ -393,3 +383,19 @@ def _end_of(token: str) -> tuple[int, str]:
     if not blank or not at.isascii() or not at.isdigit() or len(at) > 30:
         raise InvalidRequest(f"page_token {token[:40]!r} is none that this list gave")
     return int(at), name
+
+
+def _encode_wait(name: str, longest: list[ApplicationSummary], obstacle: Blocker | None) -> pb.Wait:
+    """Returns the applications that have waited *longest* as those of *name*."""
+    first = longest[0]
+    return pb.Wait(
+        name=name,
+        application_count=len(longest),
+        ask_count=sum(each.asks for each in longest),
+        ask_key=first.oldest_ask,
+        oldest_ask_ns=first.oldest_ask_ns,
+        application_id=first.application_id,
+        queue=first.queue,
+        user=first.user,
+        obstacle=encode_blocker(obstacle) if obstacle is not None else None,
+    )

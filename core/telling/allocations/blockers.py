@@ -20,7 +20,7 @@ from kornel.core.model.applications import Application
 from kornel.core.model.gang_units import GangUnit
 from kornel.core.model.nodes import Node
 from kornel.core.model.queues import Queue
-from kornel.core.model.shapes import Pairs
+from kornel.core.model.shapes import Pairs, Shape
 from kornel.core.model.users import Account, AccountKind
 from kornel.core.policies import user_limits
 from kornel.core.policies.application_order import newcomer_key
@@ -61,6 +61,35 @@ def find_blockers(state: PartitionState, ask: Allocation) -> tuple[tuple[Blocker
         # If one node has room, the other nodes do not block the ask.
         found += [] if fitting else [*on_node, *_cluster_blockers(state, ask), *_shortfall(ask)]
     return tuple(sorted(found, key=rank_of)), int(fitting)
+
+
+def find_first_blocker(
+    state: PartitionState, ask: Allocation, on_nodes: dict[Shape, tuple[Blocker, ...]]
+) -> Blocker | None:
+    """Returns what keeps *ask* from being placed first of all; of obstacles on nodes the one on most nodes.
+
+    Nodes are looked at only if nothing else comes first, and once for each shape, of which *on_nodes* keeps the
+    blockers from one ask to the next.
+    """
+    causes = sorted(find_causes(state, ask), key=rank_of)
+    plain = not ask.spec.required_node and not requires_domain(ask)
+    first = next(iter(causes), None)
+    # Permanent blockers come first, which nodes are only if all of them are too small.
+    if (
+        first is not None
+        and first.level is not Level.NODE
+        and (first.permanent or (plain and any(node.could_hold_shape(ask.shape) for node in state.nodes.values())))
+    ):
+        return first
+    alike = plain and first is None and ask.reservation is None and ask.refused is None
+    found = on_nodes.get(ask.shape) if alike else None
+    if found is None:
+        found = find_blockers(state, ask)[0]
+        if alike:
+            on_nodes[ask.shape] = found
+    if found and found[0].level is Level.NODE:
+        return max(found, key=lambda blocker: blocker.nodes)
+    return next(iter(found), None)
 
 
 def find_causes(state: PartitionState, ask: Allocation) -> Iterator[Blocker]:
@@ -176,11 +205,7 @@ def gang_blockers(state: PartitionState, unit: GangUnit) -> Iterator[Blocker]:
         yield Blocker(BlockerKind.WAITING_FOR_GANG, Level.APPLICATION, name, detail, short)
         return
     members = minimum_members(unit)
-    pairs, least = add_up(members), find_least(members)
-    yield from _user_blockers(state, least, pairs)
-    for queue in application.queue.lineage()[:-1]:
-        yield from _limit_blockers(state, least, BlockerKind.QUEUE_QUOTA, queue, queue_shortages(state, queue, pairs))
-    yield from _saved_blockers(state, least, pairs)
+    yield from gang_limit_blockers(state, members)
     lack = find_gang_lack(state, members)
     if lack is not None:
         member, topology = lack.member, lack.member.spec.topology
@@ -193,6 +218,15 @@ def gang_blockers(state: PartitionState, unit: GangUnit) -> Iterator[Blocker]:
         blocker = Blocker(BlockerKind.GANG_INCOMPLETE, Level.APPLICATION, name, detail + never, permanent=bool(never))
         yield expect_nodes(state, blocker)
         yield from node_blockers(state, member)[0] if lack.domains is None else [lack.domains]
+
+
+def gang_limit_blockers(state: PartitionState, members: Sequence[Allocation]) -> Iterator[Blocker]:
+    """Yields the limits that do not let all *members* of a gang have what they ask for together."""
+    pairs, least = add_up(members), find_least(members)
+    yield from _user_blockers(state, least, pairs)
+    for queue in least.queue.lineage()[:-1]:
+        yield from _limit_blockers(state, least, BlockerKind.QUEUE_QUOTA, queue, queue_shortages(state, queue, pairs))
+    yield from _saved_blockers(state, least, pairs)
 
 
 def _find_too_many(state: PartitionState, members: Sequence[Allocation]) -> str:

@@ -234,23 +234,15 @@ class LostWork(NamedTuple):
 Report = AskReport | ApplicationReport | LostWork
 
 
-def first_blocker(report: Report | None) -> Blocker | None:
-    """Returns what keeps an ask from being placed first of all; ``None``: nothing does, or *report* is of no ask.
-
-    A manager that is gone, which is in everybody's way, comes last. Of obstacles on nodes it is the one on most nodes.
-    """
-    blockers = report.blockers if isinstance(report, AskReport) else ()
-    own = [blocker for blocker in blockers if blocker.level is not Level.MANAGER] or blockers
-    return max(own, key=lambda blocker: blocker.nodes) if own and own[0].level is Level.NODE else next(iter(own), None)
+def absence_blocker(rm_id: str, absence: str) -> Blocker:
+    """Returns the absence of the manager *rm_id* as a blocker. *absence* is a sentence that says since when."""
+    detail = f"{absence}: no decision reaches it, and nothing starts"
+    return Blocker(BlockerKind.SHIM_GONE, Level.MANAGER, rm_id, detail)
 
 
 def add_absence(report: Report, rm_id: str, absence: str) -> Report:
-    """Returns *report* with the manager's absence as the first blocker of every ask that waits.
-
-    *absence* is a sentence that says since when the manager *rm_id* is gone.
-    """
-    detail = f"{absence}: no decision reaches it, and nothing starts"
-    blocker = Blocker(BlockerKind.SHIM_GONE, Level.MANAGER, rm_id, detail)
+    """Returns *report* with :func:`absence_blocker` as the first blocker of every ask that waits."""
+    blocker = absence_blocker(rm_id, absence)
     if isinstance(report, AskReport):
         return _add_blocker(report, blocker)
     if isinstance(report, ApplicationReport):

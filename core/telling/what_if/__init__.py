@@ -1,1 +1,1 @@
-"""Forecasts of supposed changes, which are made on the live records and completely undone."""
+"""Forecasts of supposed changes, which are made on the records of a copy of the process."""

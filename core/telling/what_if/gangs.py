@@ -1,13 +1,13 @@
 """Forecasts for a supposed gang: it is placed by one decision, in idle room or after preemption, or it waits.
 
-The engine's own functions choose the nodes and the victims. They only read records, so nothing has to be restored.
+The engine's own functions choose the nodes and the victims.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from kornel.core.engine.gangs.gang_places import Places
+from kornel.core.engine.gangs.gang_places import Places, find_places
 from kornel.core.model.allocations import Allocation
 from kornel.core.model.nodes import Node
 from kornel.core.model.not_placed import NotPlaced
@@ -30,7 +30,7 @@ def forecast_gang(sandbox: Sandbox, members: Sequence[Allocation]) -> Forecast:
     if sandbox.shim_has_a_say:
         notes.append("the shim, which has the last word, was not asked")
     sandbox.accept_application(application)
-    chosen = sandbox.find_places(application, members)
+    chosen = find_places(state, application, members)
     if isinstance(chosen, Places):
         placed = tuple(
             Placed(ask.spec.key, application.application_id, application.queue.path, node.node_id, application.user)
@@ -38,7 +38,7 @@ def forecast_gang(sandbox: Sandbox, members: Sequence[Allocation]) -> Forecast:
         )
         notes += _name_domains(state, first, [node for _, node in chosen.nodes])
         return Forecast(placed, notes=tuple(notes))
-    found = find_unit_plan(state, sandbox.index, members, chosen, sandbox.now_ns)
+    found = find_unit_plan(state, members, chosen, sandbox.now_ns)
     due_ns = sandbox.now_ns + application.queue.properties.preemption_delay_ns
     if isinstance(found, GangPlan):
         found, due_ns = find_moment(state, found, due_ns)

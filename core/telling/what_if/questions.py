@@ -1,4 +1,4 @@
-"""Answers what-if questions: makes the supposed change, lets the asks concerned try in turn, and restores everything.
+"""Answers what-if questions: makes the supposed change, and lets the asks concerned try in turn.
 
 Placements happen at once, but preemption only after delays, so all asks try to find a place before the first search for
 victims. Allocations that are supposed to have left are gone already, whereas victims are still leaving. The shim is not
@@ -28,8 +28,7 @@ from kornel.core.preemption.quota.shares import find_excess as above_max
 from kornel.core.state.partition_state import PartitionState
 from kornel.core.state.waiting.rooms import UNSERVED
 from kornel.core.telling.allocations.ask_report import find_position
-from kornel.core.telling.allocations.blockers import find_blockers
-from kornel.core.telling.preemption.outlook import ReadingIndex
+from kornel.core.telling.allocations.blockers import find_blockers, gang_limit_blockers
 from kornel.core.telling.queues.above_max import switched_off_by
 from kornel.core.telling.what_if.gangs import forecast_gang
 from kornel.core.telling.what_if.quota_rules import SupposedLimits
@@ -57,7 +56,6 @@ from kornel.core.telling.what_if.supposition import (
     Supposition,
     Waits,
 )
-from kornel.core.telling.what_if.undo_journal import Journal
 
 MOST_ASKS: Final = 10_000
 """The most supposed asks in one question."""
@@ -70,22 +68,21 @@ MOST_ENFORCED: Final = 10_000
 _CUT_SHORT: Final = f"cut short after {MOST_DECISIONS} placements"
 
 
-def suppose(state: PartitionState, index: ReadingIndex, question: Supposition, now_ns: int) -> Forecast:
-    """Forecasts the consequences of *question*. Leaves *state* exactly as it was, whatever happens.
+def suppose(state: PartitionState, question: Supposition, now_ns: int) -> Forecast:
+    """Forecasts the consequences of *question*. Changes *state*, which must belong to a copy of the process.
 
-    *index* is kept from one question to the next, so that leaves that have not changed need not be ranked again. Raises
-    :class:`kornel.core.domain.commands.CommandRefused` for a question that makes no sense.
+    Raises :class:`kornel.core.domain.commands.CommandRefused` for a question that makes no sense.
     """
-    index.begin_answer()
     everybody = isinstance(question, SupposeNodeLost | SupposeQuota)
-    with Journal() as journal, Sandbox(state, journal, index, now_ns, everybody=everybody) as sandbox:
-        if isinstance(question, SupposeAsk):
-            return _forecast_ask(sandbox, question)
-        if isinstance(question, SupposeNodeLost):
-            return _forecast_node_lost(sandbox, question)
-        if isinstance(question, SupposeQuota):
-            return _forecast_quota(sandbox, question)
-        return _forecast_priority(sandbox, question)
+    alike = isinstance(question, SupposeAsk) and question.asks > 1
+    sandbox = Sandbox(state, now_ns, everybody=everybody, alike=alike)
+    if isinstance(question, SupposeAsk):
+        return _forecast_ask(sandbox, question)
+    if isinstance(question, SupposeNodeLost):
+        return _forecast_node_lost(sandbox, question)
+    if isinstance(question, SupposeQuota):
+        return _forecast_quota(sandbox, question)
+    return _forecast_priority(sandbox, question)
 
 
 def _forecast_ask(sandbox: Sandbox, question: SupposeAsk) -> Forecast:
@@ -114,7 +111,8 @@ def _forecast_ask(sandbox: Sandbox, question: SupposeAsk) -> Forecast:
         *waits, last = forecast.waits
         last = last._replace(asks=last.asks + question.asks - count)
         forecast = forecast._replace(waits=(*waits, last))
-    permanent = [each for each in find_blockers(state, asks[-1])[0] if each.permanent] if forecast.waits else []
+    blockers = [*find_blockers(state, asks[-1])[0], *(gang_limit_blockers(state, asks) if question.gang else ())]
+    permanent = [each for each in blockers if each.permanent] if forecast.waits else []
     vain = (f"waiting will not help: {each.kind} {each.name}: {each.detail}" for each in permanent)
     return forecast._replace(notes=(*forecast.notes, *vain, *name_leaf(sandbox, application.queue, question)))
 
@@ -157,12 +155,8 @@ def _forecast_priority(sandbox: Sandbox, question: SupposePriority) -> Forecast:
     if request.pending:
         forecast = _forecast_equals(sandbox, [request] if _is_served(request) else [])
         return forecast._replace(position=find_position(state, request).partition)
-    try:
-        waiting = [ask for ask in _waiting_asks(state) if budgets.may_ever_preempt(ask)]
-        return _forecast_victims(sandbox, [], _find_unplaced(sandbox, waiting), [])
-    finally:
-        # The ranking of the leaf contains the supposed priority, which does not hold after this answer.
-        sandbox.index.drop_ranking(request.queue)
+    waiting = [ask for ask in _waiting_asks(state) if budgets.may_ever_preempt(ask)]
+    return _forecast_victims(sandbox, [], _find_unplaced(sandbox, waiting), [])
 
 
 def _changed_amounts(state: PartitionState, before: Mapping[int, int], new: Mapping[str, int | None]) -> dict[int, int]:

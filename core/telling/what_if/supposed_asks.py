@@ -82,7 +82,7 @@ def name_leaf(sandbox: Sandbox, leaf: Queue, question: SupposeAsk) -> list[str]:
     if question.application_id:
         return []
     if leaf.path != question.queue.lower():
-        new = ", a new queue" if leaf in sandbox.journal.made else ""
+        new = ", a new queue" if leaf in sandbox.made else ""
         return [f"the placement rules put the application into {leaf.path}{new}"]
     if not question.user and not Submitter(NOBODY, ()).may_submit(leaf):
         return [f"not everybody may submit to {leaf.path}; no user was named, so none was checked"]

@@ -204,12 +204,14 @@ def test_jobs_are_held_changed_and_released(local: Local) -> None:
     after = submit(local, "--after", f"0{array}.02", "--", "true")
     assert run(local, "hold", array).stdout == "1 job is held\n"
     assert "until it is released" in run(local, "ps", "-t").stdout
-    assert run(local, "change", array, "--priority", "9", "--mem", "1Mi").stdout == "1 job is changed\n"
+    assert run(local, "change", array, "--priority", "9", "--mem", "1Mi", "--gpu", "0.5").stdout == "1 job is changed\n"
     shown = json.loads(run(local, "show", array).stdout)["job"]
-    assert (shown["priority"], shown["memory"], shown["on_hold"]) == (9, 2**20, True)
+    assert (shown["priority"], shown["memory"], shown["gpu"], shown["on_hold"]) == (9, 2**20, 0.5, True)
+    assert run(local, "change", array, "--gpu", "0").stdout == "1 job is changed\n"
     for arguments, status, said in (
         (("change", array), 2, "there is nothing to change"),
         (("change", array, "--mem", "4000"), 2, "4000"),
+        (("change", array, "--gpu", "1.5"), 1, "1.5 GPUs cannot be given"),
         (("change", blocker, "--vcore", "1"), 1, "runs, and can no longer be changed"),
         (("submit", "--after", f"{array}.", "true"), 2, "is not a job"),
         (("show", f"{array}.²"), 1, "is not a job"),
@@ -223,3 +225,17 @@ def test_jobs_are_held_changed_and_released(local: Local) -> None:
     assert local.task(f"{array}.1")["state"] == "held"
     assert run(local, "release", array).stdout == "1 job is released\n"
     assert [task["state"] for task in local.wait(array, after)] == ["done"] * 3
+
+
+def test_an_array_starts_together_and_is_scaled(local: Local) -> None:
+    refused = run(local, "submit", "--array", "0-1", "--at-least", "3", "--", "sleep", "1000")
+    assert refused.exit_code == 2
+    assert "there are never 3 tasks" in refused.stderr
+    job = submit(local, "--array", "0-2", "--at-least", "2", "--", "sleep", "1000")
+    assert run(local, "scale", job, "4").stdout == f"4 tasks of job {job} wait or run\n"
+    assert [task["task"] for task in local.request("show", name=job)["tasks"]] == [
+        f"{job}.{index}" for index in range(4)
+    ]
+    assert "at least 2 tasks, or none" in run(local, "scale", job, "1").stderr
+    assert run(local, "scale", job, "0").exit_code == 0
+    assert {task["state"] for task in local.wait(job)} == {"cancelled"}

@@ -368,7 +368,8 @@ def find_idle_line(scene: Scene) -> Iterator[Finding]:
     So the first in line whom some choice of nodes in service could hold when all others have ended, beside those who
     must run there and whatever is saved, does not stand there, older than 2 s, without room and kept back by nothing
     else: whoever is behind it loses a claim that is in its way under a bound or of its account (rule 5, quiet points).
-    Gangs are judged where nobody saves room on nodes, because one gang of a partition does so at a time.
+    Gangs are judged where nobody saves room on nodes, because one gang of a partition does so at a time. Silent where a
+    holder has the higher priority of its own, though that does not count where the two meet.
     """
     saved = tuple(claim for claim in scene.claims if claim.node and not claim.firm)
     for waiter in sorted(scene.waiters(), key=lambda w: (w.since, w.name)):
@@ -381,6 +382,9 @@ def find_idle_line(scene: Scene) -> Iterator[Finding]:
         if any(o.name != waiter.name and not _is_earlier(scene, waiter, o) for o in scene.waiters()):
             continue
         if may_be_refused(scene, waiter):
+            continue
+        holders = [scene.holder(claim) for claim in saved]
+        if any(o is not None and o.priority > waiter.priority and not comes_before(scene, waiter, o) for o in holders):
             continue
         later = replace(emptied(scene, waiter.application, asks=True), claims=saved)
         if find_places(scene, waiter) is None and find_places(later, waiter, saved={claim.key for claim in saved}):

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import os
+import signal
+from multiprocessing.connection import Client, Listener
 from types import SimpleNamespace
 
 import pytest
 
+from kornel.core.domain.commands import CommandRefused, Fault
 from kornel.core.service.runner.questions import LONGEST_REST_S, MOST_WAITING, Questions
 from kornel.core.service.wire.status_codes import TooMany
 
@@ -72,3 +76,60 @@ async def test_one_that_comes_after_the_answer_has_to_wait_as_well(
         await questions.ask(answer)
     for (_, ended), (next_began, _) in itertools.pairwise(spans):
         assert next_began - ended >= min(took_s, LONGEST_REST_S)
+
+
+async def test_what_is_answered_apart_changes_nothing_here() -> None:
+    """The copy has the same records; the answer, or the error with its course, comes back."""
+    questions, records = Questions(), [1]
+
+    def change_records() -> int:
+        records.append(2)
+        return sum(records)
+
+    assert await questions.ask_apart(change_records) == 3
+    assert records == [1]
+    with pytest.raises(CommandRefused, match="no such node") as refused:
+        await questions.ask_apart(refuse)
+    assert refused.value.fault is Fault.INVALID_ARGUMENT
+    assert "in refuse" in "".join(refused.value.__notes__)
+
+
+def refuse() -> None:
+    raise CommandRefused(Fault.INVALID_ARGUMENT, "no such node")
+
+
+async def test_a_copy_that_is_killed_costs_its_own_answer_only() -> None:
+    questions = Questions()
+    with pytest.raises(TooMany, match="ended before"):
+        await questions.ask_apart(lambda: os.kill(os.getpid(), signal.SIGKILL))
+    assert await questions.ask_apart(lambda: 2) == 2
+
+
+async def test_a_copy_holds_no_files_of_the_core() -> None:
+    """So locks and ports are free as soon as the core ends."""
+    held = os.dup(0)
+    with pytest.raises(TooMany, match="Bad file descriptor"):
+        await Questions().ask_apart(lambda: os.fstat(held))
+    os.close(held)
+
+
+async def test_others_go_on_while_a_copy_works_and_nobody_gets_a_second_one() -> None:
+    """Not even if who asked has gone."""
+    questions = Questions()
+    with Listener() as listener:
+        address = listener.address
+
+        def answer_when_told() -> int:
+            with Client(address) as client:
+                return int(client.recv())
+
+        first = asyncio.create_task(questions.ask_apart(answer_when_told))
+        second = asyncio.create_task(questions.ask_apart(lambda: 2))
+        with await asyncio.to_thread(listener.accept) as told:
+            first.cancel()
+            await asyncio.sleep(0)
+            assert questions.waiting == 2
+            told.send(1)
+        assert await second == 2
+    with pytest.raises(asyncio.CancelledError):
+        await first

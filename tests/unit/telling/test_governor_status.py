@@ -13,6 +13,7 @@ from tests.scenarios.preemption.monitor_stage import ONE, SECOND_NS, START_NS, t
 from tests.scenarios.preemption.monitor_stage import PARTITION as MONITORED
 from tests.scenarios.preemption.monitor_stage import Stage as MonitorStage
 from tests.scenarios.stage import Stage
+from tests.supposing import suppose
 from tests.unit.partition.graph import digest
 
 THREE_NODES = (
@@ -106,7 +107,7 @@ def test_what_if_names_the_time_when_the_limit_has_room_for_a_gang() -> None:
     stage.play(["partition limit=0.5", *(line.replace("f=10}", "f=10} preemption.delay=1ms") for line in THREE_NODES)])
     stage.play(["cycle at=30s"])
     question = SupposeAsk(Resources({"f": 1}), "root.a", asks=1, user="ann", gang=True)
-    (found,) = read(stage.engine, "[rm-1]default", stage.now_ns).suppose(question).preempts
+    (found,) = suppose(read(stage.engine, "[rm-1]default", stage.now_ns), question).preempts
     assert found.not_before_ns == 31 * SECOND_NS
 
 

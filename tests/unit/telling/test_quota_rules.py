@@ -8,6 +8,7 @@ from kornel.core.domain.commands import CommandRefused
 from kornel.core.telling.reader import Reader
 from kornel.core.telling.what_if.supposition import SupposeQuota
 from tests.scenarios.stage import Stage
+from tests.supposing import suppose
 
 TREE = (
     "queue root.p max={f=20} guaranteed={f=10} parent",
@@ -34,7 +35,7 @@ def test_what_no_configuration_could_say_is_refused(question: SupposeQuota, why:
     stage = Stage()
     stage.play(list(TREE))
     with pytest.raises(CommandRefused, match=why):
-        Reader(stage.engine, lambda: stage.now_ns)["default"].suppose(question)
+        suppose(Reader(stage.engine, lambda: stage.now_ns)["default"], question)
 
 
 @pytest.mark.parametrize(
@@ -48,4 +49,4 @@ def test_what_no_configuration_could_say_is_refused(question: SupposeQuota, why:
 def test_what_a_configuration_could_say_is_answered(question: SupposeQuota) -> None:
     stage = Stage()
     stage.play(list(TREE))
-    assert Reader(stage.engine, lambda: stage.now_ns)["default"].suppose(question).complete
+    assert suppose(Reader(stage.engine, lambda: stage.now_ns)["default"], question).complete

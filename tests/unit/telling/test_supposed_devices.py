@@ -19,10 +19,10 @@ from kornel.core.domain.effects import Allocated, Effect, Released
 from kornel.core.domain.resources import Resources
 from kornel.core.engine.engine import Engine
 from kornel.core.telling.what_if.supposition import Forecast, SupposeAsk
+from tests import supposing
 from tests.driven_core import DrivenCore
 from tests.reading import read
 from tests.request_texts import write_devices
-from tests.unit.partition.graph import digest
 
 PARTITION: Final = "[rm]default"
 SECOND: Final = 10**9
@@ -61,12 +61,8 @@ def engine() -> Engine:
 
 
 def suppose(engine: Engine, asks: int = 1, *, gang: bool = False, queue: str = "owed", **wants: Any) -> Forecast:
-    """Asks, and sees that the question changes nothing."""
-    before = digest(engine)
     question = SupposeAsk(ONE, f"root.{queue}", asks=asks, user="bob", gang=gang, tags=want_tags(**wants))
-    found = read(engine, PARTITION, NOW).suppose(question)
-    assert digest(engine) == before
-    return found
+    return supposing.suppose(read(engine, PARTITION, NOW), question)
 
 
 def do_it(engine: Engine, asks: int = 1, *, gang: bool = False, queue: str = "owed", **wants: Any) -> list[Effect]:
@@ -114,4 +110,4 @@ def test_a_wish_that_makes_no_sense_is_refused(engine: Engine) -> None:
     assert "not 1 to 256" in suppose(engine, count=999).rejected
     tags = (*want_tags(count=1), ("kornel.gpu.devices", "g0"))
     with pytest.raises(CommandRefused, match="only the core chooses"):
-        read(engine, PARTITION, NOW).suppose(SupposeAsk(ONE, "root.owed", user="bob", tags=tags))
+        supposing.suppose(read(engine, PARTITION, NOW), SupposeAsk(ONE, "root.owed", user="bob", tags=tags))

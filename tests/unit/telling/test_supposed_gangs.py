@@ -20,6 +20,7 @@ from kornel.core.telling.what_if.supposition import Forecast, SupposeAsk
 from tests.driven_core import DrivenCore
 from tests.reading import read
 from tests.request_texts import request_tags
+from tests.supposing import suppose
 
 PARTITION: Final = "[rm]default"
 NOW: Final = 1_000 * 10**9
@@ -62,7 +63,7 @@ def ask(
     question = SupposeAsk(
         Resources({"vcore": cores * 1_000}), queue, asks=members, priority=priority, user="bob", gang=True, tags=tags
     )
-    return read(engine, PARTITION, NOW).suppose(question)
+    return suppose(read(engine, PARTITION, NOW), question)
 
 
 def test_a_gang_that_fits_would_be_placed_at_once(engine: Engine) -> None:
@@ -187,3 +188,12 @@ def test_a_note_says_that_the_shim_was_not_asked(engine: Engine) -> None:
 
 def test_a_wish_that_makes_no_sense_would_be_rejected(engine: Engine) -> None:
     assert ask(engine, 2, 1, required="rack", preferred="rack").rejected.startswith("invalid-topology: ")
+
+
+def test_a_gang_beyond_the_limit_of_its_user_hears_that_waiting_is_in_vain() -> None:
+    """Each member would fit by itself."""
+    limit = "{name: poor, limits: [{limit: l, users: ['*'], maxresources: {vcore: 3}}]}"
+    engine = build_engine(CONFIG.replace("{name: poor}", limit))
+    vain = "waiting will not help: user-quota user bob in root.poor: asks for more than the limit ever allows"
+    assert ask(engine, 4, 1, "root.poor").notes == (vain,)
+    assert vain not in ask(engine, 3, 1, "root.poor").notes

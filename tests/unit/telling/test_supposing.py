@@ -12,6 +12,7 @@ from kornel.core.telling.explain import Named
 from kornel.core.telling.what_if.supposition import Forecast, SupposeAsk, SupposeNodeLost, SupposeQuota
 from tests.driven_core import DrivenCore
 from tests.reading import read
+from tests.supposing import suppose
 from tests.unit.partition.graph import digest
 
 SECOND = 10**9
@@ -47,7 +48,7 @@ def ask(core: DrivenCore, key: str, now_s: int, priority: int = 0, *, may_preemp
 
 def foretold(core: DrivenCore, now_s: int) -> Forecast:
     """What a question that changes nothing tells of everybody who waits."""
-    return read(core.engine, core.partition, now_s * SECOND).suppose(SupposeQuota("root.idle", {}, {}))
+    return suppose(read(core.engine, core.partition, now_s * SECOND), SupposeQuota("root.idle", {}, {}))
 
 
 def reasons(forecast: Forecast) -> list[tuple[str, int, str]]:
@@ -67,7 +68,7 @@ def test_one_that_may_not_preempt_speaks_for_itself_only() -> None:
 def test_a_supposed_ask_hears_that_waiting_is_in_vain(vcore: int) -> None:
     """As the explanation of an ask that is really there does."""
     core, wanted = full_cluster(), Resources({"vcore": vcore})
-    forecast = read(core.engine, core.partition, SECOND).suppose(SupposeAsk(wanted, application_id="a"))
+    forecast = suppose(read(core.engine, core.partition, SECOND), SupposeAsk(wanted, application_id="a"))
     core.submit("a", ["k0"], wanted)
     core.cycle()
     report = read(core.engine, core.partition, SECOND).explain(Named("k0"))
@@ -102,7 +103,7 @@ def test_those_to_whom_a_supposed_claim_may_pass_wait_on(reservation_delay_ns: i
     core.submit("v", [dear.key], FOUR, priority=1, node_id=saved_on[0].node_id)
     reader = read(core.engine, core.partition, core.now_ns)
     before = digest(core.engine)
-    (found,) = reader.suppose(SupposeAsk(FOUR, "root.a", user="ann")).preempts
+    (found,) = suppose(reader, SupposeAsk(FOUR, "root.a", user="ann")).preempts
     assert found.node_id != saved_on[0].node_id
     assert digest(core.engine) == before
 
@@ -119,7 +120,7 @@ def test_who_waits_below_a_limit_saves_there_what_a_lost_node_leaves() -> None:
     node = state.requests["small"].node
     assert node is not None
     assert node is not state.requests["other"].node
-    forecast = read(core.engine, core.partition, 10 * SECOND).suppose(SupposeNodeLost(node.node_id))
+    forecast = suppose(read(core.engine, core.partition, 10 * SECOND), SupposeNodeLost(node.node_id))
     assert not forecast.placed
     assert [(wait.key, wait.already) for wait in forecast.waits] == [("large", True), ("small", False)]
     assert not state.reserving.at_limits

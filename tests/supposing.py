@@ -1,0 +1,12 @@
+"""What-ifs of tests that have an engine, but no server: each is answered in a copy of the process, as there."""
+
+from __future__ import annotations
+
+from kornel.core.service.machine.process_copies import begin_answer
+from kornel.core.telling.reader import PartitionReader
+from kornel.core.telling.what_if.supposition import Forecast, Supposition
+
+
+def suppose(reader: PartitionReader, question: Supposition) -> Forecast:
+    """Forecasts the consequences of *question*."""
+    return begin_answer(lambda: reader.suppose(question))()
