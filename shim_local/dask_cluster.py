@@ -76,7 +76,7 @@ class KornelCluster(SpecCluster):  # type: ignore[misc] # it has no types where 
 
     @property
     def group(self) -> WorkerGroup | None:
-        """The group of workers, which is there from the first worker on."""
+        """The group of workers; ``None`` before there are any, and after there were none for long."""
         return self._group
 
     @property
@@ -137,10 +137,15 @@ class KornelCluster(SpecCluster):  # type: ignore[misc] # it has no types where 
         if (group := self._group) is None:
             self._keys = frozenset()
             return
-        with suppress(NoServer, RequestRefused):
+        try:
             found = await asyncio.to_thread(group.list_workers)
-            failed = {each.key: each.reason for each in found if each.state is TaskState.FAILED}
-            for key in failed.keys() - self._failed:
-                _LOGGER.warning("worker %s has failed, and is not started again: %s", key, failed[key])
-            self._failed = frozenset(failed)
-            self._keys = frozenset(each.key for each in found) - self._failed
+        except NoServer:
+            return
+        except RequestRefused:
+            # It had no workers for so long that kornel-local has removed it. The next ones are those of a new group.
+            self._group, found = None, []
+        failed = {each.key: each.reason for each in found if each.state is TaskState.FAILED}
+        for key in failed.keys() - self._failed:
+            _LOGGER.warning("worker %s has failed, and is not started again: %s", key, failed[key])
+        self._failed = frozenset(failed)
+        self._keys = frozenset(each.key for each in found) - self._failed

@@ -113,6 +113,21 @@ def test_a_worker_that_has_failed_is_told_of(local: Local, caplog: pytest.LogCap
         assert cluster.plan == set()
 
 
+def test_a_cluster_that_had_no_workers_for_long_has_some_again(local: Local) -> None:
+    """Though kornel-local keeps jobs that have ended for a while only."""
+    with KornelCluster(1, local=Cluster(local.folder)) as cluster, cluster.get_client() as client:
+        client.wait_for_workers(1, timeout=PATIENCE_S)
+        cluster.scale(0)
+        local.wait("1")
+        local.options += ("--keep", "0s")
+        local.kill_server()
+        local.up()
+        wait_until(lambda: cluster.group is None, "the group to be forgotten")
+        cluster.scale(1)
+        assert client.submit(pow, 3, 2).result(PATIENCE_S) == 9
+        assert [each.key for each in cluster.group.list_workers()] == ["2.0-1"]
+
+
 def test_workers_end_with_their_program(local: Local) -> None:
     """Even if it is killed. kornel-local does not start again what has ended well."""
     program = (
