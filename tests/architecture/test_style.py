@@ -116,7 +116,7 @@ BOUNDS = {
     "core/config": Bounds(0, 0, 0, 14, 0, 3_407),
     "core/domain": Bounds(0, 0, 0, 3, 0, 2_573),
     "core/engine": Bounds(0, 0, 0, 3.5, 0, 6_849),
-    "core/journal": Bounds(0, 0, 0, 4, 0, 5_865),
+    "core/journal": Bounds(0, 0, 0, 4, 0, 5_867),
     "core/laws": Bounds(0, 0, 0, 5, 0, 578),
     "core/metrics": Bounds(0, 0, 0, 6, 0, 1_900),
     "core/model": Bounds(0, 0, 0, 2, 0, 4_256),
