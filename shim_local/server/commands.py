@@ -168,7 +168,7 @@ class Commands:
         """Returns the jobs that *request* names as a whole."""
         found = [(str(name), self._dispatcher.find_tasks(str(name))[0]) for name in request["names"]]
         if single := next((name for name, _ in found if "." in name), ""):
-            raise Refused(f"{single} is a task of an array, which is held or changed as a whole")
+            raise Refused(f"{single} is a task of an array, which is held, changed or scaled as a whole")
         return [job for _, job in found]
 
     async def _hold_jobs(self, request: Mapping[str, Any]) -> dict[str, Any]:

@@ -78,6 +78,19 @@ def test_the_last_worker_goes_at_once(local: Local, tmp_path: Path) -> None:
         assert client.gather(futures) == [number * number for number in range(20, 60)]
 
 
+def test_workers_that_go_together_go_at_once(local: Local, tmp_path: Path) -> None:
+    """Nobody can take their results, so they wait neither for their tasks nor for each other until they are killed."""
+    trace = tmp_path / "trace"
+    local_ = Cluster(local.folder)
+    with KornelCluster(4, local=local_, grace="20s", kill_after="1s") as cluster, cluster.get_client() as client:
+        client.wait_for_workers(4, timeout=PATIENCE_S)
+        futures = client.map(make_task(trace), range(60), pure=False)
+        wait_until(lambda: len(read_trace(trace)) >= 8, "the first tasks to have begun")
+        cluster.scale(0)
+        assert [each["status"] for each in local.wait("1")] == [0] * 4
+        del futures
+
+
 def test_it_scales_with_the_tasks(local: Local, tmp_path: Path) -> None:
     """Up when tasks wait, and down to none when there are none."""
     trace = tmp_path / "trace"

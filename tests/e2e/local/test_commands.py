@@ -215,7 +215,7 @@ def test_jobs_are_held_changed_and_released(local: Local) -> None:
         (("change", blocker, "--vcore", "1"), 1, "runs, and can no longer be changed"),
         (("submit", "--after", f"{array}.", "true"), 2, "is not a job"),
         (("show", f"{array}.²"), 1, "is not a job"),
-        (("hold", f"{array}.1"), 1, "is held or changed as a whole"),
+        (("hold", f"{array}.1"), 1, "is held, changed or scaled as a whole"),
         (("submit", "--after", f"{array}.7", "true"), 1, f"has no task {array}.7"),
     ):
         refused = run(local, *arguments)
