@@ -39,7 +39,7 @@ def main() -> None:
     # gRPC reads them when it is imported. Otherwise it writes lines of its own to standard error when a core ends, and
     # starts threads in the copies of a core that answer questions.
     os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
-    os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "false")
+    os.environ["GRPC_ENABLE_FORK_SUPPORT"] = "false"
     from kornel.cli.app import run_app  # noqa: PLC0415
 
     run_app()

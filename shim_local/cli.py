@@ -209,6 +209,9 @@ def submit(
     array: Annotated[
         str, typer.Option("--array", metavar="INDEXES", help="One task per index: 1-100 or 1,5; 1-100%4: 4 at a time.")
     ] = "",
+    at_least: Annotated[
+        int, typer.Option("--at-least", min=0, metavar="N", help="Start so many tasks of an array together, or none.")
+    ] = 0,
     after: Annotated[list[str] | None, typer.Option("--after", metavar="JOB", help="Run once this is done.")] = None,
     after_any: Annotated[
         list[str] | None, typer.Option("--after-any", metavar="JOB", help="Run once this has ended, well or not.")
@@ -375,6 +378,18 @@ def change_jobs(
             raise BadSpec("there is nothing to change: give --priority, --vcore, --memory, --gpu or --time")
         number = server.request({"do": "change", "names": jobs, "values": given})["changed"]
     _print_line(f"{number} jobs are changed" if number != 1 else "1 job is changed")
+
+
+@app.command("scale")
+def scale_job(
+    context: typer.Context,
+    job: Annotated[str, typer.Argument(metavar="JOB", help="An array.")],
+    size: Annotated[int, typer.Argument(metavar="N", min=0, help="How many of its tasks are to wait or run.")],
+) -> None:
+    """Add tasks to an array, or stop its latest ones with the notice of a preemption."""
+    with _report_errors(), _connect(context) as server:
+        server.request({"do": "scale", "name": job, "size": size})
+    _print_line(f"{size} tasks of job {job} wait or run" if size != 1 else f"1 task of job {job} waits or runs")
 
 
 @app.command("wait")

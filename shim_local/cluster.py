@@ -61,7 +61,7 @@ class Cluster:
         size: int,
         *,
         at_least: int = 0,
-        vcore: str = "1",
+        vcore: str | float = "1",
         memory: str = "0",
         gpu: float = 0,
         queue: str = "",
@@ -82,21 +82,23 @@ class Cluster:
         is started again after it has failed. A worker that was preempted, or lost with its machine, is always started
         again, and one whose command exits with 0 never is. Raises BadSpec or BadAmount, both of them a ValueError.
         """
+        if isinstance(command, str):
+            raise BadSpec(f"a command is a list of words, such as {command.split()}")
         if size < 1:
             raise BadSpec(f"a group begins with a worker at least, not with {size}")
         options = {
-            "array": f"0-{size - 1}", "at_least": at_least, "vcore": vcore, "memory": memory, "gpu": gpu,
+            "array": f"0-{size - 1}", "at_least": at_least, "vcore": str(vcore), "memory": str(memory), "gpu": gpu,
             "queue": queue, "priority": priority, "name": name, "directory": directory,
-            "env": [f"{variable}={value}" for variable, value in (env or {}).items()], "grace": grace,
-            "kill_after": kill_after, "retries": retries, "preemptible": preemptible, "requeue": True, "after": None,
-            "after_any": None, "time_limit": "", "log_limit": f"{DEFAULT_LOG_BYTES // 2**20}Mi",
+            "env": [f"{variable}={value}" for variable, value in (env or {}).items()], "grace": str(grace),
+            "kill_after": str(kill_after), "retries": retries, "preemptible": preemptible, "requeue": True,
+            "after": None, "after_any": None, "time_limit": "", "log_limit": f"{DEFAULT_LOG_BYTES // 2**20}Mi",
         }  # fmt: skip
         spec = make_spec(self.state, list(command), options)
         return WorkerGroup(self, int(self.send_request({"do": "submit", "spec": spec.to_json()})["job"]))
 
     def find_group(self, job: int) -> WorkerGroup:
         """Returns the group with the number *job*, which another program may have started."""
-        self.send_request({"do": "show", "name": str(job)})
+        self.send_request({"do": "workers", "name": str(job)})
         return WorkerGroup(self, job)
 
 
@@ -109,13 +111,8 @@ class WorkerGroup:
 
     def list_workers(self) -> list[GroupWorker]:
         """Returns the workers that wait, run, or have failed for good; not those that were asked to end."""
-        tasks = self.cluster.send_request({"do": "show", "name": str(self.job)})["tasks"]
-        found = [
-            GroupWorker(each["task"], each["attempt"], TaskState(each["state"]), each["node"], each["reason"])
-            for each in tasks
-            if each["stopping"] != "cancel"
-        ]
-        return [each for each in found if each.state not in (TaskState.DONE, TaskState.CANCELLED)]
+        workers = self.cluster.send_request({"do": "workers", "name": str(self.job)})["workers"]
+        return [GroupWorker(task, attempt, TaskState(state), *place) for task, attempt, state, *place in workers]
 
     def scale(self, size: int) -> None:
         """Has the group have *size* workers, those that wait for room included; a group that had none left begins anew.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import math
 import sys
 from collections.abc import Iterable, Mapping
@@ -21,6 +22,7 @@ from kornel.shim_local.jobs.task import TaskState
 REFRESH_MS: Final = 1000
 SCHEDULER_OPTIONS: Final = {"host": "127.0.0.1", "port": 0, "dashboard_address": "127.0.0.1:0"}
 """The options of a scheduler to which nobody connects from elsewhere, as whoever does can run programs."""
+_LOGGER: Final = logging.getLogger(__name__)
 
 
 class KornelCluster(SpecCluster):  # type: ignore[misc] # it has no types where Dask is not installed
@@ -36,7 +38,7 @@ class KornelCluster(SpecCluster):  # type: ignore[misc] # it has no types where 
         workers: int = 0,
         *,
         at_least: int = 0,
-        vcore: str = "1",
+        vcore: str | float = "1",
         memory: str = "0",
         local: Cluster | None = None,
         scheduler_options: Mapping[str, Any] | None = None,
@@ -57,8 +59,10 @@ class KornelCluster(SpecCluster):  # type: ignore[misc] # it has no types where 
         self._first = workers
         self._group: WorkerGroup | None = None
         self._keys: frozenset[str] = frozenset()
+        self._failed: frozenset[str] = frozenset()
+        self._closing = False
         self._changing = asyncio.Lock()
-        self._threads = max(1, math.ceil(parse_cores(vcore) / 1000))
+        self._threads = max(1, math.ceil(parse_cores(str(vcore)) / 1000))
         self._memory = parse_bytes(memory)
         self._options = {"at_least": at_least, "vcore": vcore, "memory": memory, "name": name or "dask", **options}
         super().__init__(
@@ -66,12 +70,13 @@ class KornelCluster(SpecCluster):  # type: ignore[misc] # it has no types where 
             # Only adapt() reads this, to count cores and memory.
             worker={"options": {"nthreads": self._threads, "memory_limit": self._memory}},
             asynchronous=asynchronous,
+            silence_logs=logging.WARNING,
             name=name or None,
         )
 
     @property
     def group(self) -> WorkerGroup | None:
-        """The group of workers, which is there from the first worker on."""
+        """The group of workers; ``None`` before there are any, and after there were none for long."""
         return self._group
 
     @property
@@ -93,6 +98,7 @@ class KornelCluster(SpecCluster):  # type: ignore[misc] # it has no types where 
             raise
 
     async def _close(self) -> None:
+        self._closing = True
         async with self._changing:
             if (group := self._group) is not None:
                 self._group = None
@@ -108,7 +114,8 @@ class KornelCluster(SpecCluster):  # type: ignore[misc] # it has no types where 
         async with self._changing:
             if self._group is not None:
                 await asyncio.to_thread(self._group.scale, n)
-            elif n:
+            # What adapt() has asked for may come late.
+            elif n and not self._closing:
                 address = getattr(self.scheduler, "contact_address", None) or self.scheduler.address
                 command = [sys.executable, "-m", "kornel.shim_local.dask_worker", address]
                 command += ["--threads", str(self._threads), "--memory", str(self._memory)]
@@ -130,6 +137,15 @@ class KornelCluster(SpecCluster):  # type: ignore[misc] # it has no types where 
         if (group := self._group) is None:
             self._keys = frozenset()
             return
-        with suppress(NoServer, RequestRefused):
+        try:
             found = await asyncio.to_thread(group.list_workers)
-            self._keys = frozenset(each.key for each in found if each.state is not TaskState.FAILED)
+        except NoServer:
+            return
+        except RequestRefused:
+            # It had no workers for so long that kornel-local has removed it. The next ones are those of a new group.
+            self._group, found = None, []
+        failed = {each.key: each.reason for each in found if each.state is TaskState.FAILED}
+        for key in failed.keys() - self._failed:
+            _LOGGER.warning("worker %s has failed, and is not started again: %s", key, failed[key])
+        self._failed = frozenset(failed)
+        self._keys = frozenset(each.key for each in found) - self._failed

@@ -96,7 +96,7 @@ def make_spec(folder: Path, command: list[str], options: dict[str, Any]) -> JobS
         priority=options["priority"],
         indexes=parse_indexes(indexes) if indexes else (),
         at_once=int(most) if most else 0,
-        at_least=options.get("at_least", 0),
+        at_least=options["at_least"],
         after=_parse_jobs("--after", options["after"]),
         after_any=_parse_jobs("--after-any", options["after_any"]),
         time_s=parse_duration(options["time_limit"]) if options["time_limit"] else 0.0,

@@ -36,7 +36,6 @@ __all__ = [
     "pytest_unconfigure",
 ]
 
-os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "false")  # As in the command.
 prefer_memory()
 prepared.prepare_helpers()
 

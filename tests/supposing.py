@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from kornel.core.service.machine.process_copies import begin_answer
+from kornel.core.service.machine.process_copies import ProcessCopy
 from kornel.core.telling.reader import PartitionReader
 from kornel.core.telling.what_if.supposition import Forecast, Supposition
 
 
 def suppose(reader: PartitionReader, question: Supposition) -> Forecast:
     """Forecasts the consequences of *question*."""
-    return begin_answer(lambda: reader.suppose(question))()
+    return ProcessCopy(lambda: reader.suppose(question)).await_answer()

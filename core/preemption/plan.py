@@ -3,8 +3,8 @@ none."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from types import MappingProxyType
 from typing import Final, Protocol
@@ -101,6 +101,11 @@ class PreemptionPlan:
     """The devices of the node that the ask is to get, if it is a member of a gang that wants some."""
     spared: Spared = NOBODY_SPARED
     """The tasks that had to be spared, so that less mild ones may leave."""
+
+    def drop_victims(self, spare: Collection[Allocation]) -> PreemptionPlan:
+        """Returns this plan without the victims in *spare*."""
+        kept = [(v, a) for v, a in zip(self.victims, self.adjusted, strict=True) if v not in spare]
+        return replace(self, victims=tuple(v for v, _ in kept), adjusted=tuple(a for _, a in kept))
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,12 +17,14 @@ from itertools import islice
 from typing import Any, Final, Protocol
 
 from kornel.shim_local.amounts import MOST_INDEXES
-from kornel.shim_local.jobs.outcome import CANCEL, PREEMPT, REFUSED, judge_end
+from kornel.shim_local.jobs.outcome import PREEMPT, REFUSED, judge_end
 from kornel.shim_local.jobs.spec import JobSpec
 from kornel.shim_local.jobs.store import JobStore, StoreUnwritable
-from kornel.shim_local.jobs.task import SINGLE, Job, Task, TaskState, split_name
+from kornel.shim_local.jobs.task import CANCEL, RETIRE, SINGLE, Job, Task, TaskState, split_name
 
 WRITE_AGAIN_S: Final = 1.0
+MOST_ENDED: Final = 1000
+"""The number of ended tasks, of those by which an array has grown, that its job keeps when it grows further."""
 STOPPED: Final = 1
 """The termination type STOPPED_BY_RM of the wire: the shim itself ended the allocation."""
 LOST: Final = 5
@@ -136,19 +138,27 @@ class Dispatcher:
             raise Refused(f"job {job.id} is no array, and so cannot have {size} tasks")
         if size < 0 or 0 < size < spec.at_least:
             raise Refused(f"job {job.id} needs at least {spec.at_least} tasks, or none; it cannot have {size}")
-        live = [each for each in job.tasks.values() if not each.state.is_final and each.stopping != CANCEL]
+        live = [each for each in job.tasks.values() if not each.state.is_final and not each.is_cancelled]
         if size <= len(live):
             live.sort(key=lambda task: (task.state is TaskState.RUNNING, -task.index))
-            self.cancel(job, live[: len(live) - size], spec.grace_s)
+            self.cancel(job, live[: len(live) - size], warned=True)
             return
+        # A group that grows and shrinks for weeks must not make its job larger and larger.
+        submitted = max(spec.indexes)
+        ended = sorted(index for index, each in job.tasks.items() if each.state.is_final and index > submitted)
+        dropped = [job.tasks[index] for index in ended[:-MOST_ENDED]]
+        kept = len(job.tasks) - len(dropped)
+        if kept + size - len(live) > MOST_INDEXES:
+            raise Refused(f"job {job.id} has too many tasks: {kept} of at most {MOST_INDEXES}; start another one")
         first, state = max(job.tasks) + 1, self._choose_state(spec)
         tasks = [Task(job.id, index, state) for index in range(first, first + size - len(live))]
-        if len(job.tasks) + len(tasks) > MOST_INDEXES:
-            raise Refused(f"job {job.id} has had too many tasks: {len(job.tasks)} of {MOST_INDEXES}; start another one")
         try:
-            self.store.save_changes(tasks)
+            self.store.save_changes(tasks, dropped)
         except StoreUnwritable as error:
             raise Refused(str(error)) from None
+        for task in dropped:
+            del job.tasks[task.index]
+            self._changed.pop(task.name, None)
         job.tasks.update((task.index, task) for task in tasks)
         self.jobs[job.id] = job
         self._begin_tasks(job, tasks)
@@ -160,8 +170,7 @@ class Dispatcher:
     def _begin_tasks(self, job: Job, tasks: Iterable[Task]) -> None:
         """Asks for room for new *tasks*, as many as the job may have at a time."""
         self._open[job.id] = job.count_open()
-        if job.spec.at_once:
-            self._release_held(job)
+        self._release_held(job)
         for task in tasks:
             if task.state is TaskState.QUEUED and task.key not in self._current:
                 self._current[task.key] = task
@@ -243,17 +252,16 @@ class Dispatcher:
             raise Refused(str(error)) from None
         return True
 
-    def cancel(self, job: Job, tasks: Iterable[Task], grace_s: float = 0.0) -> int:
-        """Cancels *tasks*; with *grace_s*, those that run get the notice of a preemption first. Returns how many of
-        them will end because of this."""
+    def cancel(self, job: Job, tasks: Iterable[Task], *, warned: bool = False) -> int:
+        """Cancels *tasks*; if *warned*, those that run get the notice of a preemption first. Returns how many of them
+        will end, or end sooner, because of this."""
         stopped = 0
         for task in list(tasks):
-            if task.state.is_final or task.stopping == CANCEL:
+            if task.state.is_final or task.stopping == CANCEL or (warned and task.is_cancelled):
                 continue
             stopped += 1
             if task.state is TaskState.RUNNING:
-                task.stopping = CANCEL
-                self._stop(task, grace_s)
+                self._stop(task, RETIRE if warned else CANCEL)
             else:
                 if task.state is TaskState.QUEUED:
                     self._do_later(lambda key=task.key: self.core.release(job, key, STOPPED))  # type: ignore[misc]
@@ -308,10 +316,9 @@ class Dispatcher:
             return
         if wanted:
             self._terminations[key] = termination
-        if task.stopping != CANCEL:
-            task.stopping = PREEMPT
+        if not task.is_cancelled:
             task.reason = message
-            self._stop(task, job.spec.grace_s)
+            self._stop(task, PREEMPT)
 
     def refuse_task(self, key: str, reason: str) -> None:
         """Give up the task *key*, because the core has refused it."""
@@ -320,10 +327,9 @@ class Dispatcher:
             return
         if task.state is TaskState.QUEUED:
             self._finish_task(self.jobs[task.job], task, TaskState.FAILED, reason)
-        elif task.stopping != CANCEL:
-            task.stopping = REFUSED
+        elif not task.is_cancelled:
             task.reason = reason
-            self._stop(task, 0.0)
+            self._stop(task, REFUSED)
 
     def refuse_application(self, number: int, reason: str) -> None:
         """Give up all tasks of a job, because the core has refused its application."""
@@ -383,7 +389,7 @@ class Dispatcher:
             if known["end"] is not None:
                 self.end_attempt(task.key, known["end"])
             elif task.stopping:
-                self._stop(task, job.spec.grace_s if task.stopping == PREEMPT else 0.0)
+                self._stop(task, task.stopping)
         for key, known in attempts.items():
             current = self._current.get(key)
             if current is None or current.node != name:
@@ -450,8 +456,12 @@ class Dispatcher:
         if task.key == key and task.state is TaskState.RUNNING and not task.stopping:
             self.agents.send(task.node, {"do": "start", "key": key, "spec": make_attempt_spec(job, task)})
 
-    def _stop(self, task: Task, grace_s: float) -> None:
-        message = {"do": "stop", "key": task.key, "reason": task.stopping, "grace_s": grace_s}
+    def _stop(self, task: Task, reason: str) -> None:
+        """Has the agent stop a running *task*, with the notice that *reason* gives it."""
+        task.stopping = reason
+        grace_s = self.jobs[task.job].spec.grace_s if reason in (PREEMPT, RETIRE) else 0.0
+        sent = CANCEL if task.is_cancelled else reason
+        message = {"do": "stop", "key": task.key, "reason": sent, "grace_s": grace_s}
         self._note_change(task, lambda node=task.node: self.agents.send(node, message))  # type: ignore[misc]
 
     def _confirm_end(self, node: str, key: str) -> None:

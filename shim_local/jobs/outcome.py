@@ -9,9 +9,8 @@ from typing import Any, Final
 
 from kornel.shim_local.amounts import write_bytes, write_duration
 from kornel.shim_local.jobs.spec import JobSpec
-from kornel.shim_local.jobs.task import Task, TaskState
+from kornel.shim_local.jobs.task import CANCEL, Task, TaskState
 
-CANCEL: Final = "cancel"
 PREEMPT: Final = "preempt"
 REFUSED: Final = "refused"
 """The reason of a task that runs, but that the core no longer accepts, for instance because its queue is gone."""
@@ -43,9 +42,10 @@ LONG_RUN_S: Final = 3600.0
 
 def judge_end(task: Task, spec: JobSpec, end: Mapping[str, Any]) -> Outcome:
     """Returns the next state of *task* after the *end* that its agent reported."""
-    # What was cancelled is over in whatever way it ends: a lost attempt cannot say that it was stopped.
-    stopped = end.get("stopped") or (task.stopping if end.get("never") or task.stopping == CANCEL else "")
-    if stopped == CANCEL:
+    stopped = end.get("stopped") or (task.stopping if end.get("never") else "")
+    # What was cancelled is over in whatever way it ends: a lost attempt cannot say that it was stopped, and one that
+    # was preempted before says only that.
+    if stopped == CANCEL or task.is_cancelled:
         return Outcome(TaskState.CANCELLED, "cancelled")
     if stopped == REFUSED:
         return Outcome(TaskState.FAILED, task.reason)

@@ -101,11 +101,14 @@ class JobStore:
         except sqlite3.Error as error:
             raise self._give_up(error) from None
 
-    def save_changes(self, tasks: Iterable[Task]) -> None:
-        """Store the present state of *tasks*, all or none. Raises StoreUnwritable."""
+    def save_changes(self, tasks: Iterable[Task], dropped: Iterable[Task] = ()) -> None:
+        """Store the present state of *tasks*, and remove those *dropped*, all or none. Raises StoreUnwritable."""
         try:
             self._database.execute("BEGIN IMMEDIATE")
             self._database.executemany(_SAVE_TASK, map(_to_row, tasks))
+            self._database.executemany(
+                "DELETE FROM tasks WHERE job = ? AND idx = ?", [(task.job, task.index) for task in dropped]
+            )
             self._commit()
         except sqlite3.Error as error:
             raise self._give_up(error) from None

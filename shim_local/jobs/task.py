@@ -10,6 +10,9 @@ from kornel.shim_local.jobs.spec import JobSpec
 
 SINGLE: Final = -1
 """The index of the only task of a job that is no array."""
+CANCEL: Final = "cancel"
+RETIRE: Final = "retire"
+"""The reason of a task that is cancelled with the notice of a preemption; for its agent it is ``cancel``, too."""
 _MOST_DIGITS: Final = 15
 
 
@@ -71,6 +74,11 @@ class Task:
     def name(self) -> str:
         """The name by which people call the task: ``17``, or ``17.3`` in an array."""
         return str(self.job) if self.index == SINGLE else f"{self.job}.{self.index}"
+
+    @property
+    def is_cancelled(self) -> bool:
+        """Tells whether the process was asked to end for good, with or without a notice."""
+        return self.stopping in (CANCEL, RETIRE)
 
     @property
     def key(self) -> str:

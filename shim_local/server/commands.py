@@ -41,8 +41,8 @@ class Commands:
         handlers = {
             "submit": self._submit, "ps": self._list_jobs, "show": self._show, "cancel": self._cancel_tasks,
             "hold": self._hold_jobs, "release": self._release_jobs, "change": self._change_jobs,
-            "scale": self._scale_job, "wait": self._wait, "logs": self._read_log, "status": self._show_status,
-            "forget": self._forget_node, "down": self._take_down,
+            "scale": self._scale_job, "workers": self._list_workers, "wait": self._wait, "logs": self._read_log,
+            "status": self._show_status, "forget": self._forget_node, "down": self._take_down,
         }  # fmt: skip
         handler = handlers.get(str(request.get("do")))
         if handler is None:
@@ -91,12 +91,24 @@ class Commands:
         found = [self._dispatcher.find_tasks(name) for name in names]
         warned = bool(request.get("notice"))
         cancel = self._dispatcher.cancel
-        return {"cancelled": sum(cancel(job, tasks, job.spec.grace_s if warned else 0.0) for job, tasks in found)}
+        return {"cancelled": sum(cancel(job, tasks, warned=warned) for job, tasks in found)}
 
     async def _scale_job(self, request: Mapping[str, Any]) -> dict[str, Any]:
         (job,) = self._find_jobs({"names": [request["name"]]})
         self._dispatcher.scale_job(job, int(request["size"]))
         return {}
+
+    async def _list_workers(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        """Returns little of each task, as programs with thousands of workers ask every second."""
+        over = (TaskState.DONE, TaskState.CANCELLED)
+        _, tasks = self._dispatcher.find_tasks(str(request["name"]))
+        return {
+            "workers": [
+                (task.name, task.attempt, task.state, task.node, task.reason)
+                for task in tasks
+                if task.state not in over and not task.is_cancelled
+            ]
+        }
 
     async def _wait(self, request: Mapping[str, Any]) -> dict[str, Any]:
         names = [str(name) for name in request["names"]]
@@ -156,7 +168,7 @@ class Commands:
         """Returns the jobs that *request* names as a whole."""
         found = [(str(name), self._dispatcher.find_tasks(str(name))[0]) for name in request["names"]]
         if single := next((name for name, _ in found if "." in name), ""):
-            raise Refused(f"{single} is a task of an array, which is held or changed as a whole")
+            raise Refused(f"{single} is a task of an array, which is held, changed or scaled as a whole")
         return [job for _, job in found]
 
     async def _hold_jobs(self, request: Mapping[str, Any]) -> dict[str, Any]:

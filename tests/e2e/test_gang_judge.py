@@ -15,7 +15,7 @@ import pytest
 from kornel.shim_client import Ask, Devices, Topology
 from tests.e2e.gang_judge.course import run_worlds
 from tests.e2e.gang_judge.exact_places import Room, count_places, find_places, fit_devices
-from tests.e2e.gang_judge.exact_plans import find_entitlement, is_plan, rooms_of
+from tests.e2e.gang_judge.exact_plans import find_entitlement, is_plan, rooms_of, within_maxima
 from tests.e2e.gang_judge.message_judge import find_best, judge_devices, judge_wholeness
 from tests.e2e.gang_judge.shim_books import Application, Books, Node, Queue, Task
 from tests.examples import mark_rest_long
@@ -37,6 +37,10 @@ async def test_nobody_saves_a_device_of_which_a_part_is_kept_for_a_gang() -> Non
 async def test_room_that_victims_make_passes_to_a_more_important_member_of_a_gang() -> None:
     """The judge allows what spec B.7 says, also where the member prefers a domain."""
     await run_worlds([20_261_292])
+
+
+async def test_a_task_waits_for_what_a_gang_of_its_leaf_saves_below_the_max() -> None:
+    await run_worlds([5])
 
 
 @pytest.mark.long
@@ -99,6 +103,14 @@ def test_the_judge_knows_law_4_for_units(guaranteed: int, used: int, refusal: st
     tasks(books, "b", "root.a", {"n1": used})
     asking = gang(books, "root.a", 2, 4)
     assert find_entitlement(books, asking, asking.list_unit()).refusal == refusal
+
+
+@pytest.mark.parametrize(("saved", "admitted"), [({}, True), ({"root.a": 1}, False), ({"root": 1}, True)])
+def test_the_judge_counts_what_is_saved_below_a_max_as_used(saved: Mapping[str, int], *, admitted: bool) -> None:
+    books = cluster({"root": 0, "root.a": 0}, n1=20)
+    books.queues["root.a"].maximum = {"vcore": 4 * CORE}
+    held = {queue: {"vcore": cores * CORE} for queue, cores in saved.items()}
+    assert within_maxima(books, "root.a", {"vcore": 4 * CORE}, held) == admitted
 
 
 def test_the_judge_takes_a_gang_as_a_whole_or_not_at_all() -> None:

@@ -107,6 +107,25 @@ async def test_other_names_stay_free() -> None:
         assert (await manager.allocations.entries(1))[0].allocationKey == free
 
 
+async def test_a_slash_in_a_name_is_no_part_of_a_path() -> None:
+    """A partition whose name looks like a path to something of another manager is shown, and nothing else."""
+    own = "default/queue/root.a"
+    async with running_core(rest_address="127.0.0.1:0") as core, managing(core, "of/ours") as manager:
+        await core.register("rm-2", CONFIG.replace("name: default", f"name: {own}"))
+        await manager.applications.send(application_request(f"app-{OURS}", rm_id=manager.rm_id))
+        await manager.applications.entries(1)
+        async with httpx.AsyncClient(base_url=f"http://{core.server.rest_address}/ws/v1", timeout=PATIENCE_S) as http:
+            path = f"/partition/{quote(own, safe='')}"
+            assert (await http.get(f"{path}/applications/active")).json() == []
+            assert (await http.get(f"{path}/nodes")).status_code == 200
+            assert OURS in (await http.get("/partition/default/queue/root.a/applications")).text
+            moved = await http.get(f"{path}//nodes")
+            assert (moved.status_code, moved.headers["location"]) == (301, f"/ws/v1{path}/nodes")
+            await core.register("rm-3")
+            full = f"/partition/{quote('[of/ours]default', safe='')}"
+            assert OURS in (await http.get(f"{full}/applications/active")).text
+
+
 class Intruder:
     """Another manager, which does what *dice* say, with names that look like those of *victim*."""
 

@@ -78,6 +78,19 @@ def test_the_last_worker_goes_at_once(local: Local, tmp_path: Path) -> None:
         assert client.gather(futures) == [number * number for number in range(20, 60)]
 
 
+def test_workers_that_go_together_go_at_once(local: Local, tmp_path: Path) -> None:
+    """Nobody can take their results, so they wait neither for their tasks nor for each other until they are killed."""
+    trace = tmp_path / "trace"
+    local_ = Cluster(local.folder)
+    with KornelCluster(4, local=local_, grace="20s", kill_after="1s") as cluster, cluster.get_client() as client:
+        client.wait_for_workers(4, timeout=PATIENCE_S)
+        futures = client.map(make_task(trace), range(60), pure=False)
+        wait_until(lambda: len(read_trace(trace)) >= 8, "the first tasks to have begun")
+        cluster.scale(0)
+        assert [each["status"] for each in local.wait("1")] == [0] * 4
+        del futures
+
+
 def test_it_scales_with_the_tasks(local: Local, tmp_path: Path) -> None:
     """Up when tasks wait, and down to none when there are none."""
     trace = tmp_path / "trace"
@@ -103,6 +116,29 @@ def test_a_gang_of_workers_waits_for_room_together(local: Local) -> None:
         client.wait_for_workers(3, timeout=PATIENCE_S)
     with pytest.raises(ValueError, match="never 3 tasks"):
         KornelCluster(2, at_least=3, local=Cluster(local.folder))
+
+
+def test_a_worker_that_has_failed_is_told_of(local: Local, caplog: pytest.LogCaptureFixture) -> None:
+    """Otherwise a program would wait for it for ever, and not know why."""
+    with KornelCluster(1, vcore=0.5, queue="nowhere", local=Cluster(local.folder)) as cluster:
+        wait_until(lambda: "worker 1.0-1 has failed" in caplog.text, "the warning")
+        assert "root.nowhere does not exist" in caplog.text
+        assert cluster.plan == set()
+
+
+def test_a_cluster_that_had_no_workers_for_long_has_some_again(local: Local) -> None:
+    """Though kornel-local keeps jobs that have ended for a while only."""
+    with KornelCluster(1, local=Cluster(local.folder)) as cluster, cluster.get_client() as client:
+        client.wait_for_workers(1, timeout=PATIENCE_S)
+        cluster.scale(0)
+        local.wait("1")
+        local.options += ("--keep", "0s")
+        local.kill_server()
+        local.up()
+        wait_until(lambda: cluster.group is None, "the group to be forgotten")
+        cluster.scale(1)
+        assert client.submit(pow, 3, 2).result(PATIENCE_S) == 9
+        assert [each.key for each in cluster.group.list_workers()] == ["2.0-1"]
 
 
 def test_workers_end_with_their_program(local: Local) -> None:

@@ -50,6 +50,7 @@ def run_program(local: Local, framework: str, address: str = "") -> str:
         check=False,
     )
     assert done.returncode == 0, done.stderr[-4000:]
+    assert "distributed." not in done.stderr
     return done.stdout
 
 

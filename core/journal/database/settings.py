@@ -116,7 +116,11 @@ def journal_settings(
     except HistorySettingsError as error:
         raise JournalSettingsError(str(error)) from error
     times = SnapshotTimes(every_s=snapshot_minutes * 60)
-    if url.drivername.startswith("sqlite") and Path(str(url.database)).is_symlink():
-        # What belongs to the file lies beside it, and SQLite puts its write-ahead log there, too.
-        url = url.set(database=str(Path(str(url.database)).resolve()))
+    if url.drivername.startswith("sqlite"):
+        path = Path(str(url.database))
+        try:
+            # What belongs to the file lies beside it, and SQLite puts its write-ahead log there, too.
+            url = url.set(database=str(path.resolve())) if path.is_symlink() else url
+        except (OSError, RuntimeError) as error:
+            raise JournalSettingsError(f"{where!r} names no file for the journal: {error}") from error
     return JournalSettings(url, sync, afresh, accept_loss, kept=KeptJournal.parse(keep), times=times)

@@ -25,9 +25,9 @@ from kornel.core.journal.database.tables import BLOCKS, LEASE
 
 RowT = TypeVar("RowT", bound=Sequence[Any])
 
-STORE_ERRORS: Final = (SQLAlchemyError, OSError, UnicodeDecodeError)
+STORE_ERRORS: Final = (SQLAlchemyError, OSError, UnicodeError)
 """The errors with which a database fails; the next try may succeed. SQLite quotes damaged bytes in its messages, which
-the driver cannot decode."""
+the driver cannot decode, and some names of hosts cannot be encoded."""
 
 READ_AT_ONCE: Final = 256
 FETCHED_BYTES: Final = 64 * 2**20
@@ -140,6 +140,15 @@ class JournalStore:
         for suffix in ("", "-wal", "-shm", "-journal", ".lock"):
             check_regular(self._path.with_name(self._path.name + suffix))
         check_regular(name_marker(self._path))
+        if self._read_only and (said := self._find_headless_log()):
+            raise OSError(errno.EIO, said, str(self._path))
+
+    def _find_headless_log(self) -> str:
+        """Returns what is wrong if the file is empty, and its write-ahead log is not: SQLite would remove the log."""
+        with suppress(FileNotFoundError):
+            if self._path.with_name(f"{self._path.name}-wal").stat().st_size and not self._path.stat().st_size:
+                return "the file is empty, and its write-ahead log is not"
+        return ""
 
     def _prepare_file(self) -> None:
         path = self._path
@@ -168,6 +177,8 @@ class JournalStore:
         """Returns what a log in a file has lost at its end, as its end marker says; empty: nothing."""
         if not self._is_sqlite:
             return ""
+        if said := self._find_headless_log():
+            return said
         if not self._read_only:
             # SQLite leaves the write-ahead log as it is if the only connections to it just read.
             with closing(JournalStore(self._url, self._patience_s, read_only=True)) as reading:

@@ -1,6 +1,6 @@
 """Serves the rows of a table: hosts, canonical paths, methods, and the texts for unknown paths (rest.md 2).
 
-The HTTP server percent-decodes a path once, and Starlette finds its row. A path that has a row only in its canonical
+A path is percent-decoded once, and Starlette finds its row. A path that has a row only in its canonical
 form, or in another case of its fixed parts, is redirected.
 """
 
@@ -22,7 +22,7 @@ from kornel.core.rest.http.access import Door
 from kornel.core.rest.http.browser_rules import ANYTHING, BrowserRules
 from kornel.core.rest.http.errors import RestError, refusal_of
 from kornel.core.rest.http.http_protocol import ABORT
-from kornel.core.rest.http.path_names import to_canonical
+from kornel.core.rest.http.path_names import SAFE, decode_path, decode_slashes, encode_path, to_canonical
 from kornel.core.rest.serving.answers import (
     API_VERSION,
     HTML,
@@ -43,8 +43,6 @@ NOT_OURS: Final = "The Host of this request is not a name of this core; see --re
 
 _IS_JSON: Final = raw_headers([("YuniKorn-Api-Version", API_VERSION)])[0]
 """The content type of answers that pages of other origins may be allowed to read."""
-
-_SAFE: Final = "/:@!$&'()*+,;=-._~"
 
 
 class Router:
@@ -79,6 +77,7 @@ class Router:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answers one request."""
         began = time.perf_counter()
+        scope = {**scope, "path": decode_path(scope["raw_path"])}
         try:
             await self._check_host(scope)(scope, receive, self._mark_answer(send, began))
         finally:
@@ -87,7 +86,7 @@ class Router:
         self._logger.debug(
             "http request",
             method=scope["method"],
-            path=quote(scope["path"], safe=_SAFE)[:200],
+            path=encode_path(scope["path"])[:200],
             client=(scope.get("client") or ("",))[0],
             ms=round((time.perf_counter() - began) * 1_000, 3),
         )
@@ -171,6 +170,7 @@ class _Endpoint:
         self._handler = handler
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        scope["path_params"] = {name: decode_slashes(value) for name, value in scope["path_params"].items()}
         await self._router.serve_row(self._row, self._handler, scope, receive, send)
 
 
@@ -203,10 +203,10 @@ def _describe_standing(standing: Standing) -> str:
 
 
 def _redirect_to(path: str, scope: Scope) -> Answer:
-    location = quote(path, safe=_SAFE)
+    location = encode_path(path)
     query = scope["query_string"].decode("latin-1")
     if query:
-        location += "?" + quote(query, safe=_SAFE + "?%")
+        location += "?" + quote(query, safe=SAFE + "?%")
     return redirect_to(location, 301 if scope["method"] == "GET" else 307)
 
 

@@ -116,7 +116,7 @@ class Helper:
         with self._guard:
             self._process = None
             self._link.close()
-        return f"was ended by signal {-status}" if status < 0 else f"ended with status {status}"
+        return describe_end(status)
 
 
 class Core:
@@ -144,6 +144,11 @@ class Core:
     def _keep_receiving(self, on_message: Callable[[Any], None]) -> None:
         while True:
             on_message(self.receive())
+
+
+def describe_end(status: int) -> str:
+    """Returns how a process ended: *status* is its exit status, or a signal's number below 0."""
+    return f"was ended by signal {-status}" if status < 0 else f"ended with status {status}"
 
 
 def lower_priority(niceness: int) -> None:

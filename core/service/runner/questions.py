@@ -11,7 +11,7 @@ from typing import Final, TypeVar
 
 from kornel.core.service.machine.helpers import HelperEnded
 from kornel.core.service.machine.loop_time import Sharing, WaitingLine
-from kornel.core.service.machine.process_copies import begin_answer
+from kornel.core.service.machine.process_copies import ProcessCopy
 from kornel.core.service.wire.status_codes import TooMany
 
 MOST_WAITING: Final = 32
@@ -79,7 +79,8 @@ class Questions:
                 self._rested_at = time.perf_counter() + min(took_s, LONGEST_REST_S)
 
     async def ask_apart(self, answer: Callable[[], AnswerT]) -> AnswerT:
-        """Returns the result of *answer*, called in its turn in a copy of this process (:func:`begin_answer`).
+        """Returns the result of *answer*, called in its turn in a copy of this process (:class:`ProcessCopy`),
+        which is killed if the caller goes.
 
         Nobody else waits for it but the next question. Raises :class:`TooMany` if too many wait, or if there is not
         enough memory for a copy.
@@ -89,10 +90,12 @@ class Questions:
             await self.wait_settled()
             began = time.perf_counter()
             try:
-                answering = asyncio.ensure_future(asyncio.to_thread(begin_answer(answer)))
+                copy = ProcessCopy(answer)
+                answering = asyncio.ensure_future(asyncio.to_thread(copy.await_answer))
                 try:
                     return await asyncio.shield(answering)
                 finally:
+                    copy.kill()
                     # There is one copy at a time, even if the caller has gone.
                     await asyncio.gather(answering, return_exceptions=True)
             except (HelperEnded, OSError) as error:

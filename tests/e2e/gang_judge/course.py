@@ -95,6 +95,8 @@ class Course(CallbackHandler):
     reactions: list[Released] = field(default_factory=list)
     doubts: list[tuple[Books, Decision]] = field(default_factory=list)
     """Decisions that would be wrong if nothing had been held since it was read, with the books before them."""
+    saved: list[Mapping[str, Any]] = field(default_factory=list)
+    """The claims below the maxima of queues, as read last."""
     expected_places: dict[str, list[str]] = field(default_factory=dict)
     plans: dict[int, tuple[int, set[str]]] = field(default_factory=dict)
     """By number, how many changes of the world there had been when a plan began, and its victims."""
@@ -724,6 +726,7 @@ class Course(CallbackHandler):
         if self.preemptions or keys & triggered:
             return
         self.count("rests judged")
+        self.saved = [each for each in await self.get("claims") if each["placeKind"] == "queue"]
         for application in list(self.books.applications.values()):
             waiting = application.waiting()
             if not waiting or application.state in ("Failing", "Resuming"):
@@ -740,11 +743,25 @@ class Course(CallbackHandler):
         own = {task.key for task in tasks}
         return {name: [task for task in held if task.key not in own] for name, held in self.held.items()}
 
+    def saved_by_others(self, tasks: Sequence[Task]) -> dict[str, dict[str, int]]:
+        """Returns what is saved below the max of each queue by others than *tasks*, who are not less important."""
+        saved: dict[str, dict[str, int]] = {}
+        for claim in self.saved:
+            saver = self.books.find(claim["allocationKey"])
+            if saver is None:
+                self.faults.append(f"{claim['allocationKey']} saves below a max, and nobody waits with that key")
+            elif not any(
+                saver.ask.application_id == each.ask.application_id or saver.ask.priority < each.ask.priority
+                for each in tasks
+            ):
+                saved[claim["place"]] = add_up([saved.get(claim["place"], {}), claim["held"]])
+        return saved
+
     async def judge_waiting_unit(self, application: Application) -> None:
         books, members = self.books, application.list_unit()
         held = self.held_for_others(members)
         total = add_up(task.size for task in members)
-        admitted = within_maxima(books, application.queue, total)
+        admitted = within_maxima(books, application.queue, total, self.saved_by_others(members))
         places = find_places(books, members, rooms_of(books, held))
         self.count("waiting gangs judged")
         if admitted and places is not None:
@@ -775,7 +792,8 @@ class Course(CallbackHandler):
     def judge_waiting_tasks(self, application: Application) -> None:
         books = self.books
         for task in application.waiting():
-            if application.waits_for_placeholder(task) or not within_maxima(books, application.queue, task.size):
+            saved = self.saved_by_others([task])
+            if application.waits_for_placeholder(task) or not within_maxima(books, application.queue, task.size, saved):
                 continue
             self.count("waiting tasks judged")
             group, wish = task.ask.task_group, task.ask.topology
@@ -791,7 +809,7 @@ class Course(CallbackHandler):
                 else:
                     together = [each for each in application.waiting() if each.ask.task_group == group]
                     rooms = rooms_of(books, self.held_for_others(together))
-                    if not within_maxima(books, application.queue, add_up(each.size for each in together)):
+                    if not within_maxima(books, application.queue, add_up(each.size for each in together), saved):
                         continue
             places = find_places(books, together, rooms)
             if places is not None:

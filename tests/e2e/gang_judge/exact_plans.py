@@ -8,11 +8,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
+from typing import Final
 
 from tests.e2e.gang_judge.exact_places import Room, find_places, list_places
 from tests.e2e.gang_judge.shim_books import Amounts, Application, Books, Task, add_up, is_within, path_of
 
 PLAIN, OPTED_OUT = 0, 1
+NOTHING: Final[Mapping[str, Amounts]] = {}
 
 
 @dataclass(frozen=True)
@@ -61,10 +63,11 @@ def rooms_of(books: Books, held: Mapping[str, Iterable[Task]], victims: Sequence
     return rooms
 
 
-def within_maxima(books: Books, queue: str, size: Amounts) -> bool:
-    """Tells whether every max on the path of *queue* admits *size*."""
+def within_maxima(books: Books, queue: str, size: Amounts, saved: Mapping[str, Amounts] = NOTHING) -> bool:
+    """Tells whether every max on the path of *queue* admits *size* beside what others have *saved* in each queue, which
+    counts as used (scheduling.md 6)."""
     for path in path_of(queue):
-        used, maximum = books.used(path), books.queues[path].maximum
+        used, maximum = add_up([books.used(path), saved.get(path, {})]), books.queues[path].maximum
         if any(
             amount and used.get(kind, 0) + amount > maximum[kind] for kind, amount in size.items() if kind in maximum
         ):

@@ -215,7 +215,7 @@ def test_jobs_are_held_changed_and_released(local: Local) -> None:
         (("change", blocker, "--vcore", "1"), 1, "runs, and can no longer be changed"),
         (("submit", "--after", f"{array}.", "true"), 2, "is not a job"),
         (("show", f"{array}.²"), 1, "is not a job"),
-        (("hold", f"{array}.1"), 1, "is held or changed as a whole"),
+        (("hold", f"{array}.1"), 1, "is held, changed or scaled as a whole"),
         (("submit", "--after", f"{array}.7", "true"), 1, f"has no task {array}.7"),
     ):
         refused = run(local, *arguments)
@@ -225,3 +225,17 @@ def test_jobs_are_held_changed_and_released(local: Local) -> None:
     assert local.task(f"{array}.1")["state"] == "held"
     assert run(local, "release", array).stdout == "1 job is released\n"
     assert [task["state"] for task in local.wait(array, after)] == ["done"] * 3
+
+
+def test_an_array_starts_together_and_is_scaled(local: Local) -> None:
+    refused = run(local, "submit", "--array", "0-1", "--at-least", "3", "--", "sleep", "1000")
+    assert refused.exit_code == 2
+    assert "there are never 3 tasks" in refused.stderr
+    job = submit(local, "--array", "0-2", "--at-least", "2", "--", "sleep", "1000")
+    assert run(local, "scale", job, "4").stdout == f"4 tasks of job {job} wait or run\n"
+    assert [task["task"] for task in local.request("show", name=job)["tasks"]] == [
+        f"{job}.{index}" for index in range(4)
+    ]
+    assert "at least 2 tasks, or none" in run(local, "scale", job, "1").stderr
+    assert run(local, "scale", job, "0").exit_code == 0
+    assert {task["state"] for task in local.wait(job)} == {"cancelled"}

@@ -90,8 +90,38 @@ def test_a_group_is_started_scaled_and_stopped(local: Local) -> None:
     wait_for(local, group, "1.3-1", "1.4-1")
     group.stop_workers(["1.3"])
     wait_for(local, group, "1.4-1")
+    local.wait_for_state("1.3", "cancelled")
     group.stop(notice=False)
     assert [each["status"] for each in local.wait("1")] == [0, 0, 0, 0, -15]
+
+
+PATIENT = """
+import os, signal, time
+for name in ("SIGUSR1", "SIGTERM"):
+    signal.signal(getattr(signal, name), lambda number, frame, name=name: print("got", name, flush=True))
+print("there", flush=True)
+while not os.path.exists("go"):
+    time.sleep(0.05)
+"""
+
+
+def test_a_notice_outlives_the_server(local: Local) -> None:
+    """The worker goes on until its time is up; whoever cancels it does not wait for that."""
+    cluster = Cluster(local.folder)
+    group = cluster.start(
+        [sys.executable, "-c", PATIENT], 3, directory=local.folder.parent, grace="1h", kill_after="1h"
+    )
+    wait_for(local, group, "1.0-1", "1.1-1", "1.2-1")
+    group.scale(1)
+    wait_until(lambda: all("SIGUSR1" in local.read_log(f"1.{index}") for index in (1, 2)), "the notices")
+    local.kill_server()
+    local.up()
+    assert [each.key for each in group.list_workers()] == ["1.0-1"]
+    local.request("cancel", names=["1.2"])
+    wait_until(lambda: "SIGTERM" in local.read_log("1.2"), "the one that was cancelled to be stopped")
+    (local.folder.parent / "go").touch()
+    assert [each["state"] for each in local.wait("1")] == ["done", "cancelled", "cancelled"]
+    assert local.read_log("1.1") == "there\ngot SIGUSR1\n"
 
 
 def test_a_gang_has_its_least_or_none(local: Local) -> None:
@@ -132,6 +162,13 @@ def test_a_gang_that_stays_below_its_least_is_ended_and_comes_again_as_a_whole(l
     assert ["told True" in local.read_log(f"1.{index}", attempt=1) for index in range(4)] == [False, True, True, True]
     local.request("cancel", names=[other])
     wait_for(local, group, *(f"1.{index}-2" for index in range(4)))
+
+
+def test_a_command_is_a_list_of_words(local: Local) -> None:
+    with pytest.raises(ValueError, match=r"a list of words, such as \['./worker', '--quiet'\]"):
+        Cluster(local.folder).start("./worker --quiet", 2)
+    with pytest.raises(ValueError, match="'30' has no unit; write 30s"):
+        Cluster(local.folder).start(["./worker"], 2, vcore=0.5, grace=30)  # type: ignore[arg-type]
 
 
 def test_without_a_server_it_says_so(tmp_path: Path) -> None:

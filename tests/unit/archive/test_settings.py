@@ -192,6 +192,10 @@ def test_spool_that_is_too_small() -> None:
         "postgresql://u:hunter2 x@h/db",
         "host=h user=u password=hunter2",
         "user=u password = 'hunter2'",
+        "postgresql:u:hunter2@h/db",
+        "postgresql:/u:hunter2@h/db",
+        "postgresql//u:hunter2/x@h/db",
+        "u:hunter2@h/db",
     ],
 )
 def test_a_password_is_shown_in_no_form_of_an_address(where: str) -> None:
@@ -205,4 +209,4 @@ def test_a_password_is_shown_in_no_form_of_an_address(where: str) -> None:
             assert found is not None
             said = found.shown
         assert "hunter2" not in said
-        assert "@h/db" in said or "://h/db" in said or "password" in said
+        assert "@h/db" in said or "://h/db" in said or "password" in said or "a URL has ://" in said

@@ -43,3 +43,14 @@ def test_programs_that_a_local_server_starts_are_quiet_too(monkeypatch: pytest.M
     assert program_environment()["GRPC_VERBOSITY"] == "ERROR"
     monkeypatch.setenv("GRPC_VERBOSITY", "DEBUG")
     assert program_environment()["GRPC_VERBOSITY"] == "DEBUG"
+
+
+def test_grpc_leaves_copies_of_a_core_alone_whatever_the_environment_says() -> None:
+    """It would abort them. Who serves a core from a shell where other programs want it otherwise notices nothing."""
+    program = PROGRAMS["kornel.cli.entry"] + " import os; print(os.environ['GRPC_ENABLE_FORK_SUPPORT'])"
+    done = subprocess.run(
+        [sys.executable, "-c", f"import sys; import kornel.cli.entry; {program}"],
+        env=os.environ | {"PYTHONPATH": str(ROOT), "GRPC_ENABLE_FORK_SUPPORT": "1"},
+        capture_output=True, text=True, check=True, timeout=PATIENCE_S,
+    )  # fmt: skip
+    assert done.stdout.strip() == "false"

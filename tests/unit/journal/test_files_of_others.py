@@ -178,6 +178,25 @@ def test_no_command_makes_a_journal_that_is_not_there(tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
+def test_a_path_that_leads_nowhere_is_an_error(tmp_path: Path) -> None:
+    """A link to itself, and a name that is longer than file systems have."""
+    (tmp_path / "loop.db").symlink_to(tmp_path / "loop.db")
+    for name in ("loop.db", f"{'a' * 300}.db"):
+        done = run_command(["journal", "info"], tmp_path / name)
+        assert (done.exit_code, "names no file for the journal" in done.output) == (2, True), done.output
+
+
+def test_a_host_whose_name_cannot_be_written_is_an_error() -> None:
+    """The name of a host has parts of at most 63 characters."""
+    url = f"postgresql://u:hunter2@{'a' * 64}/db"
+    done = CliRunner().invoke(app, ["journal", "info", url])
+    assert done.exit_code == 1
+    assert "label" in done.output
+    assert "hunter2" not in done.output
+    with pytest.raises(JournalUnusable, match="label"):
+        open_journal(url)
+
+
 @pytest.mark.parametrize("suffix", ["", "-wal", ".end", ".snapshots/00000000000000000001.snapshot"])
 def test_a_journal_has_regular_files_only(path: Path, suffix: str) -> None:
     """A pipe would be waited for without end."""

@@ -166,6 +166,32 @@ def test_a_core_refuses_a_log_that_has_lost_its_end(confirmed: Confirmed) -> Non
     assert {file: file.read_bytes() for file in list_files(confirmed.files)} == before
 
 
+def test_an_empty_file_does_not_take_its_log_with_it(confirmed: Confirmed) -> None:
+    """SQLite removes a write-ahead log beside which the file is empty, and all that is in it."""
+    path = confirmed.files / NAME
+    head = path.read_bytes()
+    path.write_bytes(b"")
+    before = {file: file.read_bytes() for file in list_files(confirmed.files)}
+    said = "the file is empty, and its write-ahead log is not"
+    for command in ("verify", "info"):
+        done = CliRunner().invoke(app, ["journal", command, str(path)])
+        assert done.exit_code == 1
+        assert said in " ".join(done.output.split())
+    with pytest.raises(JournalUnusable, match=f"{said}: with --journal-accept-loss"):
+        open_journal(path)
+    assert {file: file.read_bytes() for file in list_files(confirmed.files)} == before
+    path.write_bytes(head)
+    assert starts_whole(confirmed.files, confirmed)
+
+
+def test_an_operator_can_accept_the_loss_of_all(confirmed: Confirmed) -> None:
+    """The core begins with nothing."""
+    path = confirmed.files / NAME
+    path.write_bytes(b"")
+    open_journal(path, accept_loss=True).close(PATIENCE_S)
+    open_journal(path).close(PATIENCE_S)
+
+
 def test_an_operator_can_accept_the_loss(confirmed: Confirmed) -> None:
     """The core goes on with what is there, and marks the end of what it writes from then on."""
     path = cut_log(confirmed, frames=8)

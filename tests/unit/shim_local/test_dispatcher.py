@@ -438,7 +438,7 @@ async def test_a_group_keeps_what_it_promised(world: World) -> None:
         world.dispatcher.scale_job(job, 1)
     with pytest.raises(Refused, match="at least 2 tasks, or none"):
         world.dispatcher.scale_job(job, -1)
-    with pytest.raises(Refused, match="too many tasks: 3 of 100000"):
+    with pytest.raises(Refused, match="too many tasks: 3 of at most 100000"):
         world.dispatcher.scale_job(job, 100_001)
     with pytest.raises(Refused, match="is no array"):
         world.dispatcher.scale_job(world.dispatcher.submit(SPEC), 2)
@@ -459,3 +459,67 @@ async def test_the_core_hears_of_a_member_that_was_lost(world: World) -> None:
     world.dispatcher.release_task("1.2-1", "job-1", PREEMPTED, "", wanted=True)
     world.dispatcher.end_attempt("1.2-1", {"at": 7.0, "lost": "killed", "stopped": "preempt"}, "n")
     assert [each for each in await world.take() if "release" in each] == ["release 1.2-1 3"]
+
+
+async def test_the_notice_of_a_worker_outlives_the_server(world: World, tmp_path: Path) -> None:
+    """The agent is asked again with the notice, not to end the worker at once."""
+    job = await run_group(world)
+    world.dispatcher.scale_job(job, 2)
+    assert await world.take() == ["n: stop 1.2-1 cancel"]
+    world.close()
+    with closing(World(tmp_path)) as again:
+        again.connect(**{"k1.0_1": None, "k1.1_1": None, "k1.2_1": None})
+        assert [each for each in await again.take() if "stop" in each] == ["n: stop 1.2-1 cancel"]
+        assert again.grace_s == 30.0
+        again.dispatcher.scale_job(again.dispatcher.jobs[1], 3)
+        assert await again.take() == ["ask 1.3-1"]
+        again.dispatcher.end_attempt("1.2-1", {"at": 7.0, "lost": "killed"}, "n")
+        assert again.dispatcher.jobs[1].tasks[2].state is TaskState.CANCELLED
+
+
+async def test_who_cancels_does_not_wait_for_a_notice(world: World) -> None:
+    """Neither for that of a worker that was one too many, nor for that of a victim, which then does not come back."""
+    job = await run_group(world)
+    world.dispatcher.scale_job(job, 2)
+    world.dispatcher.release_task("1.0-1", "job-1", PREEMPTED, "", wanted=True)
+    await world.take()
+    assert world.dispatcher.cancel(job, job.tasks.values()) == 3
+    assert sorted(await world.take()) == [f"n: stop 1.{index}-1 cancel" for index in range(3)]
+    assert world.grace_s == 0.0
+    assert world.dispatcher.cancel(job, job.tasks.values(), warned=True) == 0
+    world.dispatcher.end_attempt("1.0-1", {"at": 7.0, "status": 0, "stopped": "preempt"}, "n")
+    assert job.tasks[0].state is TaskState.CANCELLED
+
+
+async def test_a_group_of_no_possible_size_costs_nothing(world: World) -> None:
+    job = await run_group(world)
+    with pytest.raises(Refused, match="too many tasks"):
+        world.dispatcher.scale_job(job, 10**15)
+
+
+async def test_a_group_that_grows_and_shrinks_for_weeks_stays_small(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It forgets the earliest workers that have ended, on the disk as well, but none of those it began with."""
+    monkeypatch.setattr("kornel.shim_local.jobs.dispatcher.MOST_ENDED", 2)
+    job = await run_group(world)
+    for round_ in range(3):
+        world.dispatcher.scale_job(job, 6)
+        world.dispatcher.scale_job(job, 3)
+        assert max(job.tasks) == 5 + 3 * round_
+    await world.take()
+    world.dispatcher.scale_job(job, 5)
+    await world.take()
+    stored = world.store.load_job(job.id)
+    assert stored is not None
+    assert sorted(stored.tasks) == sorted(job.tasks) == [0, 1, 2, 10, 11, 12, 13]
+
+
+async def test_a_group_that_waits_in_vain_is_cancelled(world: World) -> None:
+    """Because the job after which it should run has not ended well, which will not change."""
+    before = world.dispatcher.submit(SPEC)
+    group = world.dispatcher.submit(replace(GROUP, after=(before.id,)))
+    world.dispatcher.cancel(before, before.tasks.values())
+    await world.take()
+    world.dispatcher.scale_job(world.dispatcher.find_job(group.id), 2)
+    assert {task.state for task in world.dispatcher.find_job(group.id).tasks.values()} == {TaskState.CANCELLED}

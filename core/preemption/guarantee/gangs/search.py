@@ -444,7 +444,7 @@ class GangSearch:
                     return
                 if want_devices(self._members):
                     yield None
-        places = tuple(_drop_victims(place, spare) for place in self._found)
+        places = tuple(place.drop_victims(spare) for place in self._found)
         if devices.chosen:
             places = tuple(replace(place, devices=devices.chosen.get(place.ask, place.devices)) for place in places)
         yield GangPlan(KIND, self._whole.application, places, self._fence, self.mends, self._cut_short)
@@ -576,11 +576,6 @@ def _join_gangs(victims: Sequence[Allocation]) -> list[tuple[Allocation, ...]]:
     whole = find_whole_gangs(victims)
     parts = ((victim,) if not is_bound(victim) else whole.get(victim.application, (victim,)) for victim in victims)
     return list(dict.fromkeys(parts))
-
-
-def _drop_victims(place: PreemptionPlan, spare: set[Allocation]) -> PreemptionPlan:
-    kept = [(v, a) for v, a in zip(place.victims, place.adjusted, strict=True) if v not in spare]
-    return replace(place, victims=tuple(v for v, _ in kept), adjusted=tuple(a for _, a in kept))
 
 
 def _stand_for_all(members: Sequence[Allocation]) -> Allocation:
