@@ -186,7 +186,7 @@ def _line_up(queue: Queue) -> KeyedHeap[AskGroup] | None:
     line = KeyedHeap(place_in_line)
     for application in _applications_below(queue):
         for group in application.groups.values():
-            if group.waits_for is WaitsFor.ROOM:
+            if group.waits_for in (WaitsFor.ROOM, WaitsFor.DOMAIN):
                 line.add(group)
     return line
 

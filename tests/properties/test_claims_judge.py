@@ -278,7 +278,7 @@ def test_small_worlds_are_played_by_the_rule(part: int, small: list[World]) -> N
     [
         0, 129, 538, 563, 582, 824, 899, 1005, 1084, 1147, 1171, 1229, 1311, 1371, 1384, 1498, 1695, 1745, 2010, 3087,
         3097, 3449, 3634, 3676, 3721, 3814, 3819, 4079, 5471, 5532, 5544, 5638, 30262, 30381, 30518, 30915, 31485,
-        50678,
+        6136, 7048, 7077, 50678,
     ],
 )  # fmt: skip
 def test_worlds_in_which_core_or_judge_once_erred_are_played_by_the_rule(number: int) -> None:

@@ -27,6 +27,9 @@ from kornel.core.state.waiting.turns import first_group
 QUEUES_PER_SLICE: Final = 1_000
 """The most queues whose fair-share denominators one slice computes again while those of all queues are due."""
 
+DOMAINS_PER_UNIT: Final = 25
+"""The number of domains in which one decision looks for room; more cost as much as several."""
+
 
 def run(state: PartitionState, now_ns: int, budget: int) -> tuple[bool, str]:
     """Runs one slice of about *budget* decisions at most. Returns whether there may be more to do at once, and what
@@ -118,13 +121,15 @@ def _serve(state: PartitionState, group: AskGroup, now_ns: int) -> int:
     if group.is_unit:
         assert isinstance(group, GangUnit)
         return gang_turns.serve_gang(state, group, now_ns)
-    ask = group.first_ask()
+    ask, cost = group.first_ask(), 1
+    if ask.spec.topology is not None and state.topology is not None:
+        cost += len(state.topology.domains) // DOMAINS_PER_UNIT
     found = finding.find_node(state, ask)
     if state.reserving.saved and isinstance(found, NotPlaced):
         found = loans.find_lent_node(state, ask, found)
     if not isinstance(found, NotPlaced):
         vetting.place_vetted(state, ask, found, now_ns)
-        return 1
+        return cost
     if ask.queue.claimants and (left := slices.take_over_for_group(state, group, now_ns)) is not None:
         reserving.keep_room(state, left, now_ns)
         return 1
@@ -132,7 +137,6 @@ def _serve(state: PartitionState, group: AskGroup, now_ns: int) -> int:
     if found.reason is Unschedulable.REQUIRED_NODE and reserved.insist_on_node(state, ask, now_ns):
         return 1
     ask.missed += 1
-    cost = 1
     # Preemption comes after placement, because an ask that fits on some node must not preempt.
     if group.due:
         spent, stays = slices.serve_unplaced(state, group, found, now_ns)

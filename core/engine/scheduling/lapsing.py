@@ -7,7 +7,7 @@ nothing were saved, or who could save room but for the bound on saved claims.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator
 from functools import partial
 from typing import Final
 
@@ -17,7 +17,7 @@ from kornel.core.model.claims import by_node
 from kornel.core.model.gang_units import UnitId
 from kornel.core.model.nodes import Node
 from kornel.core.model.queues import Queue
-from kornel.core.model.shapes import holds_pairs
+from kornel.core.model.shapes import Shape, holds_pairs
 from kornel.core.state.asks.group_domains import is_with_others
 from kornel.core.state.asks.limit_claims import lapse_below
 from kornel.core.state.asks.reservations import end_reservation
@@ -89,41 +89,51 @@ def _look_at(state: PartitionState, claim: Reservation, now_ns: int) -> None:
 
 def _keeps_back(state: PartitionState, claim: Reservation) -> bool:
     """Tells whether somebody waits who could be placed if nothing were saved, or could save room but for the bound."""
-    waiting = _waiting_asks(state)
-    if _shuts_out(state, claim.node, waiting):
-        return True
-    if state.reserving.more_may_be_saved(len(state.nodes)):
-        return False
-    firsts = {(ask.shape, ask.spec.topology, frozenset(ask.refused or ())): ask for ask in reversed(waiting)}
+    if not state.reserving.more_may_be_saved(len(state.nodes)):
+        seen = set[tuple[object, ...]]()
+        for ask in _waiting_asks(state):  # Of thousands, one of the first nearly always could.
+            same = ask.shape, ask.spec.topology, frozenset(ask.refused or ())
+            if same not in seen and _could_save(state, ask):
+                return True
+            seen.add(same)
+    return _shuts_out(state, (claim.node,))
+
+
+def _could_save(state: PartitionState, ask: Allocation) -> bool:
+    refused, is_home = ask.refused or (), find_homes(state, ask)
     return any(
         node.node_id not in refused and can_save(node, ask, saved_on(node)) and is_home(node)
-        for (_, _, refused), ask in firsts.items()
-        for is_home in [find_homes(state, ask)]
         for node in state.node_order
     )
 
 
-def _waiting_asks(state: PartitionState) -> list[Allocation]:
-    """Returns the first asks of groups that wait for room on a node, of each shape one for which all nodes are open,
-    of those that wait for room in a domain, and those refused on every node with room that save none."""
-    found = [waiter.first_ask() for waiter in state.waiting_for_domain if isinstance(waiter, AskGroup)]
+def _waiting_asks(state: PartitionState) -> Iterator[Allocation]:
+    """Yields the first asks of groups that wait for room on a node, of each shape one for which all nodes are open,
+    those refused on every node with room that save none, and the first asks of groups that wait for a domain."""
     for room in state.no_room.values():
         for ask in (waiter.first_ask() for waiter in room if isinstance(waiter, AskGroup)):
-            found.append(ask)
+            yield ask
             if not ask.refused:
                 break
-    return [*found, *filter(may_look_around, refused_asks(state))]
+    yield from filter(may_look_around, refused_asks(state))
+    yield from (waiter.first_ask() for waiter in state.waiting_for_domain if isinstance(waiter, AskGroup))
 
 
-def _shuts_out(state: PartitionState, node: Node, waiting: Sequence[Allocation]) -> bool:
-    """Tells whether one of those *waiting* could be placed on *node* if nothing were saved there."""
-    claims = node.claims
-    assert claims is not None, "the node has a claim"
-    saved = claims.list_saved()
-    room = claims.open_room(node.free, saved)
-    open_to = [ask for ask in waiting if node.node_id not in (ask.refused or ())]
-    fitting = [ask for ask in open_to if holds_pairs(room, ask.shape.pairs) and is_with_others(state, ask, node)]
-    return any(node.has_devices(ask.shape.devices, None, saved) for ask in fitting)
+def _shuts_out(state: PartitionState, nodes: Iterable[Node]) -> bool:
+    """Tells whether somebody who waits could be placed on one of *nodes* if nothing were saved there."""
+    saved = {node: node.claims.list_saved() for node in nodes if node.claims is not None}
+    rooms = {node: node.claims.open_room(node.free, saved[node]) for node in saved if node.claims is not None}
+    known: dict[Shape, list[Node]] = {}
+    for ask in _waiting_asks(state):
+        shape = ask.shape
+        if shape not in known:
+            fitting = [node for node, room in rooms.items() if holds_pairs(room, shape.pairs)]
+            known[shape] = [node for node in fitting if node.has_devices(shape.devices, None, saved[node])]
+        if known[shape] and any(
+            node.node_id not in (ask.refused or ()) and is_with_others(state, ask, node) for node in known[shape]
+        ):
+            return True
+    return False
 
 
 def watch_gang(state: PartitionState, unit_id: UnitId, hold: GangHold) -> None:
@@ -166,5 +176,4 @@ def _gang_keeps_back(state: PartitionState, hold: GangHold) -> bool:
     this one."""
     if any(room.waiters for room in state.gangs.rooms.values()):
         return True
-    waiting = _waiting_asks(state)
-    return any(_shuts_out(state, node, waiting) for node in by_node(hold.claims()))
+    return _shuts_out(state, by_node(hold.claims()))

@@ -27,7 +27,7 @@ from kornel.core.model.nodes import Node
 from kornel.core.model.orders.waiting_rooms import is_asleep
 from kornel.core.model.shapes import Shape
 from kornel.core.policies.application_order import application_key
-from kornel.core.policies.claim_order import comes_before, importance_of, line_key, place_in_line
+from kornel.core.policies.claim_order import comes_before, importance_of, line_key
 from kornel.core.policies.queue_order import queue_key
 from kornel.core.state.asks import finding
 from kornel.core.state.asks.reservations import end_reservation, reserve_node
@@ -123,10 +123,10 @@ def _line_up(
     walk: Iterable[tuple[Any, AskGroup]],
     now_ns: int,
 ) -> Iterator[AskGroup | Allocation]:
-    """Yields those *beside* the groups of *walk*, which no node has room for, and these groups, in the line in which
-    room is saved: the more important first, of equals the one that has waited longest. Groups are left out once no more
-    may be saved and nobody saves who stands behind them. With each, the next round is put off further from *now_ns*,
-    when this one began."""
+    """Yields those *beside* the groups of *walk*, for which no node or domain has room, and these groups, in the line
+    in which room is saved: the more important first, of equals the one that has waited longest. Groups are left out
+    once no more may be saved and nobody saves who stands behind them. With each, the next round is put off further from
+    *now_ns*, when this one began."""
     left, round_, last = deque(beside), state.reserving, _find_last(state)
 
     def may_save_now(place: tuple[object, ...], waiter: AskGroup | Allocation) -> bool:
@@ -323,11 +323,9 @@ def _in_order(group: AskGroup) -> Iterator[Allocation]:
 
 
 def _waiting_beside(state: PartitionState) -> list[_Placed]:
-    """Returns the gangs that have not enough room, the groups that require a domain, and the asks that were refused on
-    every node with room, each with its place in the line in which the other asks stand."""
-    waiting = [waiter for waiter in state.waiting_for_domain if isinstance(waiter, AskGroup)]
-    found: list[_Placed] = [(place_in_line(group), group) for group in waiting]
-    found += [(line_key(ask), ask) for ask in filter(may_look_around, refused_asks(state))]
+    """Returns the gangs that have not enough room, and the asks that were refused on every node with room, each with
+    its place in the line in which the other asks stand."""
+    found: list[_Placed] = [(line_key(ask), ask) for ask in filter(may_look_around, refused_asks(state))]
     if not state.reserving.more_may_be_saved(len(state.nodes)):
         last = _find_last(state)
         found = [entry for entry in found if entry[0] < last]

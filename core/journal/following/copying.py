@@ -28,7 +28,7 @@ def copy_records(store: JournalStore, snapshots: SnapshotStore, last: int, path:
     """Copies the records that lead to record *last* into a new SQLite journal at *path*: the newest snapshot before
     it, and all records after that up to the end of the block that contains record *last*.
 
-    Raises what the stores raise, and ``FileExistsError``.
+    Raises what the stores raise, ``FileExistsError``, and ``FileNotFoundError`` if records before *last* were pruned.
     """
     for there in (path, name_marker(path)):
         if there.exists():
@@ -36,6 +36,8 @@ def copy_records(store: JournalStore, snapshots: SnapshotStore, last: int, path:
     life = store.find_life(last)
     at = StoreEnd(last, life=life)
     newest = next((kept for kept in list_usable(store, snapshots, at) if kept.sequence < last), None)
+    if newest is None and not 0 < store.count_bytes()[0] <= life:
+        raise FileNotFoundError(f"the state after record {last} is not kept")
     begin = newest.sequence if newest is not None else life
     end = 0
     with closing(JournalStore(URL.create("sqlite+pysqlite", database=str(path)), PATIENCE_S)) as copy:

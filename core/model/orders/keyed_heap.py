@@ -151,6 +151,17 @@ class KeyedHeap(Generic[T]):
             if keys.get(entry[-1]) is entry:
                 yield entry[:-2], entry[-1]
 
+    def list_before(self, key: tuple[Any, ...]) -> list[T]:
+        """Returns the members before *key*, not sorted, and those that are marked. Changes nothing."""
+        entries, found, left = self._entries, dict.fromkeys(self.marked), [0]
+        while left:
+            at = left.pop()
+            if at < len(entries) and entries[at] < key:  # Of the heap, what is below an entry comes after it.
+                if self.members.get(entries[at][-1]) is entries[at]:
+                    found[entries[at][-1]] = None
+                left += (2 * at + 1, 2 * at + 2)
+        return list(found)
+
     def _drop_old_entries(self) -> list[tuple[Any, ...]]:
         """Removes the entries that members have left behind. Returns the others."""
         self._entries = entries = [entry for entry in self.members.values() if entry]

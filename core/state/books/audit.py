@@ -147,14 +147,15 @@ def _check_applications(state: PartitionState) -> list[Broken]:
 
 
 def _check_line(state: PartitionState) -> list[Broken]:
-    """Checks that all whom no node has room for, and nobody else, stand in the line in which room is saved, in their
-    order, and that a round leaves nothing behind."""
+    """Checks that all whom no node or domain has room for, and nobody else, stand in the line in which room is saved,
+    in their order, and that a round leaves nothing behind."""
     line, round_ = state.in_line, state.reserving
     if round_.candidates and round_.line is None and not round_.left:
         return [Broken("I9", "root", "a round of saving is over, and the nodes that it has not tried are left")]
     waiting = {group for room in state.no_room.values() for group in room if isinstance(group, AskGroup)}
+    waiting |= {group for group in state.waiting_for_domain if isinstance(group, AskGroup)}
     if waiting != set(line):
-        return [Broken("I9", "root", f"{len(line)} groups are in line, {len(waiting)} wait for room on a node")]
+        return [Broken("I9", "root", f"{len(line)} groups are in line, {len(waiting)} wait for room")]
     known = [(group, entry or ()) for group, entry in line.members.items() if group not in line.marked]
     wrong = [group for group, entry in known if entry[:-2] != place_in_line(group)]
     at_limits = [room for room in state.root.rooms if room.line is not None]

@@ -226,11 +226,15 @@ def park_without_node(state: PartitionState, waiter: AskGroup | Reservation, sha
     """Parks *waiter* until a node that can hold *shape* gains room."""
     _park_waiter(waiter, find_no_room(state, shape), WaitsFor.ROOM)
     if isinstance(waiter, AskGroup):
-        state.in_line.add(waiter)
-        if state.reserving.line is None:
-            state.in_line.sort_many()
+        _enter_line(state, waiter)
     if not shape.has_holder and isinstance(waiter, AskGroup) and not _some_node_holds(state, shape):
         lend_nothing(waiter)
+
+
+def _enter_line(state: PartitionState, group: AskGroup) -> None:
+    state.in_line.add(group)
+    if state.reserving.line is None:
+        state.in_line.sort_many()
 
 
 def find_no_room(state: PartitionState, shape: Shape) -> WaitingRoom:
@@ -253,6 +257,7 @@ def park_for_domain(state: PartitionState, waiter: AskGroup | Reservation) -> No
     """Parks *waiter* until a domain that is allowed for its group gains room."""
     _park_waiter(waiter, state.waiting_for_domain, WaitsFor.DOMAIN)
     if isinstance(waiter, AskGroup):
+        _enter_line(state, waiter)
         lend_nothing(waiter)
 
 
@@ -342,11 +347,11 @@ def leave_room(waiter: AskGroup | Reservation) -> Room | WaitingRoom | None:
     """Takes *waiter* out of its waiting room, and returns the room."""
     room = waiter.parked_at
     if room is not None:
+        if isinstance(waiter, AskGroup):
+            line_of(waiter).discard(waiter)
         if isinstance(room, WaitingRoom):
-            if isinstance(waiter, AskGroup):
-                line_of(waiter).discard(waiter)
-                if waiter.size:
-                    failing.note_chances(waiter, room)
+            if isinstance(waiter, AskGroup) and waiter.size:
+                failing.note_chances(waiter, room)
             room.discard(waiter)
         else:
             room.pop(waiter, None)

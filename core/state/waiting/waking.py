@@ -19,11 +19,14 @@ from kornel.core.policies.claim_order import (
     Dues,
     admits_beside,
     comes_before,
+    importance_of,
     is_let_through,
     list_lent,
     list_older,
+    owing_queues,
     rank_below,
 )
+from kornel.core.policies.guarantees import project_usage
 from kornel.core.state.partition_state import PartitionState
 from kornel.core.state.waiting.gathering import find_least, minimum_members
 from kornel.core.state.waiting.places import resume_refused
@@ -137,18 +140,60 @@ def wake_borrowers(state: PartitionState, node: Node, dues: Dues | None = None) 
                 known[rank] = lends_room(state, node, ask)
             if known[rank]:
                 _try_again(state, waiter)
-    fits: dict[Shape, bool] = {}
-    for waiter in list(state.waiting_for_domain) if any(amount > 0 for amount in most) else ():
-        shape = waiter.shape if isinstance(waiter, AskGroup) else waiter.ask.shape
-        if shape not in fits:
-            fits[shape] = holds_pairs(most, shape.pairs)
-        if fits[shape] and lends_room(state, node, waiter.first_ask() if isinstance(waiter, AskGroup) else waiter.ask):
-            _try_again(state, waiter)
+    if state.waiting_for_domain and any(amount > 0 for amount in most):
+        _wake_borrowers_in_domains(state, node, saved, most)
     for shape in [shape for shape in state.refused if holds_pairs(most, shape.pairs)]:
         elsewhere = [asks for nodes, asks in state.refused[shape].items() if node.node_id not in nodes]
         for ask in [ask for asks in elsewhere for ask in asks if lends_room(state, node, ask)]:
             resume_refused(state, ask)
     _wake_borrowing_gangs(state, saved, most)
+
+
+def _wake_borrowers_in_domains(state: PartitionState, node: Node, saved: list[Reservation], most: Vector) -> None:
+    """Wakes those who wait for a domain and may use what is *saved* on *node*, where *most* is open to them."""
+    for reservation in [r for r in state.reservations.values() if r.parked_at is state.waiting_for_domain]:
+        if lends_room(state, node, reservation.ask):
+            look_again(state, reservation)
+    claims, mode, holders = node.claims, state.guarantee_mode, {claim.ask.application for claim in saved}
+    assert claims is not None, "room is saved there"
+    # Whoever comes before a holder stands before it in the line, but for asks of its own application; others may pass
+    # only where they are owed a guarantee.
+    groups = state.in_line.list_before((max(importance_of(claim.waiter) for claim in saved),))
+    owed = list(_owed_leaves(state.root))
+    around = {claim.ask.application: None for claim in saved}
+    around |= dict.fromkeys(application for leaf in owed for application in leaf.applications.values())
+    owing: dict[tuple[Shape, Queue], tuple[Queue, ...]] = {}
+    lent: dict[tuple[object, ...], list[Reservation]] = {}
+    fits: dict[object, bool] = {}
+    for group in dict.fromkeys([*groups, *(group for each in around for group in each.groups.values())]):
+        shape = group.shape
+        if shape not in fits:
+            fits[shape] = holds_pairs(most, shape.pairs)
+        if not fits[shape] or group not in state.waiting_for_domain:
+            continue
+        ask, kind = group.first_ask(), (shape, group.application.queue)
+        if kind not in owing:
+            owing[kind] = owing_queues(ask, mode)
+        owes = owing_queues(ask, mode) if ask.triggered else owing[kind]
+        # All of one standing may pass the same holders.
+        standing = ask.queue, ask.turn_priority, ask.application in holders and ask.application, owes
+        if standing not in lent:
+            lent[standing] = list_lent(ask, saved, mode)
+        if (passed := lent[standing]) and (shape, standing) not in fits:
+            room = claims.open_room(node.free, passed)
+            fits[shape, standing] = holds_pairs(room, shape.pairs) and node.has_devices(shape.devices, ask, passed)
+        if passed and fits[shape, standing]:
+            activate_group(group)
+
+
+def _owed_leaves(queue: Queue, *, owes: bool = False) -> Iterator[Queue]:
+    """Yields the leaves in and below *queue* that it, one above or one below owes a guarantee, or may. *owes*: one
+    above does."""
+    owes = owes or any(project_usage(queue, t) < most for t, most in queue.guaranteed.items())
+    if queue.leaf and owes:
+        yield queue
+    for child in queue.children.values() if owes or queue.counted else ():
+        yield from _owed_leaves(child, owes=owes)
 
 
 def _wake_borrowing_gangs(state: PartitionState, saved: list[Reservation], most: Vector) -> None:
@@ -213,9 +258,12 @@ def lends_room(state: PartitionState, node: Node, ask: Allocation) -> bool:
 
 def _wake_for_domain(state: PartitionState, node: Node) -> None:
     """Wakes the asks that wait for a domain with room and for which *node* has room."""
-    for waiter in list(state.waiting_for_domain):
+    fits: dict[Shape, bool] = {}
+    for waiter in list(state.waiting_for_domain) if node.devices or any(n > 0 for n in node.open) else ():
         shape = waiter.shape if isinstance(waiter, AskGroup) else waiter.ask.shape
-        if node.has_room_for(shape):
+        if shape not in fits:
+            fits[shape] = node.has_room_for(shape)
+        if fits[shape]:
             _try_again(state, waiter)
 
 

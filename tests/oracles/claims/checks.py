@@ -27,6 +27,7 @@ from tests.oracles.claims.order import (
     keeps_back,
     priorities,
     repairs_first,
+    shown_from_root,
     standing,
 )
 from tests.oracles.claims.room import emptied, find_places, is_usable, open_on
@@ -71,7 +72,7 @@ def find_idle_room(scene: Scene) -> Iterator[Finding]:
     saved = [claim for claim in scene.claims if not claim.firm]
     everybody = {claim.key for claim in saved}
     for waiter in scene.waiters():
-        if may_be_refused(scene, waiter) or _gathers(scene, waiter):
+        if may_be_refused(scene, waiter) or _gathers(scene, waiter) or _leaves_whole(scene, waiter):
             continue
         places = find_places(scene, waiter, saved=everybody)
         if places is not None:
@@ -238,7 +239,8 @@ def find_spent_limit(scene: Scene, placed: Waiter, quiet: Scene) -> Iterator[Fin
     A waiter older than 2 s that amounts of a max or limit refuse saves what comes free below these limits, one waiter
     for each limit, in the line of rule 5. That counts as used for those below the same limit that do not come before
     it, with the exceptions of saved claims. Judged for the first in line, if nodes have room for it and it was refused
-    by these limits alone at the last *quiet* point too.
+    by these limits alone at the last *quiet* point too. Below all that refuse it or none: where nothing is free below
+    one of them, it saves nothing below the others.
     """
     if not built.LIMITS_SAVE or scene.holds(placed, firm=True):
         return
@@ -250,6 +252,8 @@ def find_spent_limit(scene: Scene, placed: Waiter, quiet: Scene) -> Iterator[Fin
         refused = _saving_below(scene, waiter)
         shared = [b for b in refused if b.counts(placed.application) and set(b.most) & set(placed.types())]
         if not shared or {b.name for b in _saving_below(quiet, waiter)} != {b.name for b in refused}:
+            continue
+        if not all(_has_some(scene, bound, waiter) for bound in refused):
             continue
         rivals = [o for o in scene.waiters() if o.name != waiter.name and any(b.counts(o.application) for b in refused)]
         if all(_is_earlier(scene, waiter, rival) for rival in rivals):
@@ -368,12 +372,13 @@ def find_idle_line(scene: Scene) -> Iterator[Finding]:
     So the first in line whom some choice of nodes in service could hold when all others have ended, beside those who
     must run there and whatever is saved, does not stand there, older than 2 s, without room and kept back by nothing
     else: whoever is behind it loses a claim that is in its way under a bound or of its account (rule 5, quiet points).
-    Gangs are judged where nobody saves room on nodes, because one gang of a partition does so at a time. Silent where a
-    holder has the higher priority of its own, though that does not count where the two meet.
+    Gangs are judged where nobody saves room on nodes, because one gang of a partition does so at a time.
     """
     saved = tuple(claim for claim in scene.claims if claim.node and not claim.firm)
     for waiter in sorted(scene.waiters(), key=lambda w: (w.since, w.name)):
         if scene.now - waiter.since <= AGE_S or waiter.required or _gathers(scene, waiter):
+            continue
+        if _leaves_whole(scene, waiter):
             continue
         if len(waiter.tasks) > 1 and (saved or not built.GANGS_SAVE_PLACES):
             continue
@@ -382,9 +387,6 @@ def find_idle_line(scene: Scene) -> Iterator[Finding]:
         if any(o.name != waiter.name and not _is_earlier(scene, waiter, o) for o in scene.waiters()):
             continue
         if may_be_refused(scene, waiter):
-            continue
-        holders = [scene.holder(claim) for claim in saved]
-        if any(o is not None and o.priority > waiter.priority and not comes_before(scene, waiter, o) for o in holders):
             continue
         later = replace(emptied(scene, waiter.application, asks=True), claims=saved)
         if find_places(scene, waiter) is None and find_places(later, waiter, saved={claim.key for claim in saved}):
@@ -451,11 +453,31 @@ def _gathers(scene: Scene, waiter: Waiter) -> bool:
     return not waiter.repairs and len(waiter.tasks) < least and scene.now - since <= GATHER_S
 
 
+def _leaves_whole(scene: Scene, waiter: Waiter) -> bool:
+    """Tells whether all that runs of the gang of *waiter*'s application was asked to leave and has not left yet:
+    nothing of the application is placed or saves meanwhile (B.10)."""
+    mine = [task for task, _ in scene.running.values() if task.application == waiter.application and task.group]
+    return bool(mine) and all(task.key in scene.leaving for task in mine)
+
+
 def _is_earlier(scene: Scene, one: Waiter, other: Waiter) -> bool:
-    """Tells whether *one* stands before *other* in the line of rule 5, beyond doubt."""
-    if comes_before(scene, one, other):
-        return True
-    return not comes_before(scene, other, one) and one.since < other.since
+    """Tells whether *one* stands before *other* in the line of rule 5, beyond doubt.
+
+    Where priorities do not count between the two, it has waited longer, and shows no lower priority from the root down:
+    otherwise their order depends on a third, which may come between them by priority.
+    """
+    if comes_before(scene, one, other) or comes_before(scene, other, one):
+        return comes_before(scene, one, other)
+    return one.since < other.since and shown_from_root(scene, one) >= shown_from_root(scene, other)
+
+
+def _has_some(scene: Scene, bound: Bound, waiter: Waiter) -> bool:
+    """Tells whether some of what *waiter* lacks is free below *bound*, beyond doubt."""
+    return any(
+        used_below(scene, bound, t, waiter, doubt=True) < bound.most[t]
+        for t in waiter.types()
+        if t in bound.most and used_below(scene, bound, t, waiter, doubt=False) + waiter.amount(t) > bound.most[t]
+    )
 
 
 def _saving_below(scene: Scene, waiter: Waiter) -> list[Bound]:

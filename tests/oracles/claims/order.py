@@ -32,6 +32,12 @@ def comes_before(scene: Scene, one: Waiter, other: Waiter) -> bool:
     return met is not None and met[0] > met[1]
 
 
+def shown_from_root(scene: Scene, waiter: Waiter) -> list[int]:
+    """Returns the priorities that *waiter* has at the queues of its path, root first, 0 where they do not count."""
+    path = list(reversed(ancestors(scene.leaf(waiter.application))))
+    return [priority_at(scene, waiter, above) if scene.queues[above].by_priority else 0 for above in path]
+
+
 def repairs_first(scene: Scene, one: Waiter, other: Waiter) -> bool:
     """Tells whether *one* repairs a gang and so comes before *other* of the same priority (rule 7). A fence between
     them hides that a gang is repaired."""

@@ -352,6 +352,23 @@ async def test_an_old_state_is_copied_into_a_journal_of_its_own(database: str, t
     journal.close(PATIENCE_S)
 
 
+async def test_a_state_that_is_not_kept_is_not_copied(database: str, tmp_path: Path) -> None:
+    """The records that lead to it were pruned: a core on such a copy would begin empty."""
+    await make_journal(database)
+    copy = tmp_path / "journal.db"
+    with (
+        closing(JournalStore(settings_for(database).url, PATIENCE_S)) as store,
+        closing(snapshots_of(database)) as snapshots,
+    ):
+        prune_journal(store, snapshots, KeptJournal(0, 1))
+        oldest = snapshots.list_snapshots()[-1].sequence
+        for last in (1, oldest):
+            with pytest.raises(FileNotFoundError, match=f"the state after record {last} is not kept"):
+                copy_records(store, snapshots, last, copy)
+        assert not copy.exists()
+        assert copy_records(store, snapshots, oldest + 1, copy).snapshot == oldest
+
+
 async def test_without_snapshots_a_pruned_journal_says_so(tmp_path: Path) -> None:
     """One line says which records are gone, and what can be done."""
     path = tmp_path / "journal.db"

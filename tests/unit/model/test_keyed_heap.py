@@ -112,3 +112,29 @@ def test_an_order_that_became_empty_keeps_nobody() -> None:
     assert heap.first_member() == "gone"
     heap.discard("gone")
     assert "gone" not in repr(gc.get_referents(*gc.get_referents(heap)))
+
+
+@given(OPERATIONS, st.integers(0, 5), st.integers(0, 7))
+def test_those_before_a_key_are_found_and_those_that_are_marked(
+    history: list[tuple[str, int, int]], bound: int, walked: int
+) -> None:
+    """Also while somebody walks the order, which goes on as it was."""
+    value = dict.fromkeys(range(8), 0)
+    heap: KeyedHeap[int] = KeyedHeap(lambda member: (value[member], member))
+    for action, member, number in history:
+        if action == "add":
+            heap.add(member)
+        elif action == "discard":
+            heap.discard(member)
+        elif action == "mark_all":
+            heap.sort_marked()
+        else:
+            value[member] = number
+            heap.mark_changed(member)
+    marked = set(heap.marked)
+    whole = list(heap.walk_members())
+    walk = heap.walk_members()
+    begun = list(islice(walk, walked))
+    found = heap.list_before((bound,))
+    assert sorted(found) == sorted({m for m in heap if value[m] < bound} | marked)
+    assert begun + list(walk) == whole
