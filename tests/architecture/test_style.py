@@ -125,7 +125,7 @@ BOUNDS = {
     "core/process": Bounds(0, 0, 0, 5, 0, 1_766),
     "core/rest": Bounds(0, 0, 0, 12, 0, 4_699),
     "core/security": Bounds(0, 0, 0, 9, 0, 2_215),
-    "core/service": Bounds(0, 0, 0, 10, 0, 12_125),
+    "core/service": Bounds(0, 0, 0, 10, 0, 12_133),
     "core/snapshot": Bounds(0, 0, 0, 5, 0, 1_451),
     "core/state": Bounds(0, 0, 0, 3.5, 0, 8_190),
     "core/telling": Bounds(0, 0, 0, 6, 0, 9_561),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import binascii
-import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
@@ -19,7 +18,7 @@ from kornel.core.domain.names import is_user_name
 from kornel.core.preemption.kind import DecisionSource, Kind
 from kornel.core.preemption.registry import SOURCES
 from kornel.core.service.calls.long_answers import MOST_PAGES, LongAnswers, fill_answer
-from kornel.core.service.calls.rpc import Handler, unary
+from kornel.core.service.calls.rpc import Encoded, Handler, unary
 from kornel.core.service.configuration.rollbacks import Rollback
 from kornel.core.service.connections.callers import Permission, caller
 from kornel.core.service.events.refusals import Refusal, RefusalKeeper, RefusalKind
@@ -176,23 +175,15 @@ class ReadService:
             raise UnknownApplication(f"no application {wanted!r} in partition {request.partition or 'default'!r}")
         return encode_application(found)
 
-    async def _list_waits(self, request: pb.ListWaitsRequest) -> pb.ListWaitsResponse:
+    async def _list_waits(self, request: pb.ListWaitsRequest) -> Encoded:
         views, named = self._views_of(request.partition), _WAITS_BY.get(request.by)
         if named is None:
             raise InvalidRequest(f"by is {request.by!r}, not one of {', '.join(filter(None, _WAITS_BY))}")
-        size = _page_size(request.limit, _USUAL_FOUND, _MOST_WAITS, "limit")
+        most = _page_size(request.limit, _USUAL_FOUND, _MOST_WAITS, "limit")
         test = _make_test(pb.ListApplicationsRequest(queue=request.queue, user=request.user))
-        found = await self._lists.make_page(views.application_summaries, sys.maxsize, lambda each: each, test)
-        groups: dict[str, list[ApplicationSummary]] = {}
-        for each in sorted((each for each in found.encoded if each.asks), key=attrgetter("oldest_ask_ns")):
-            groups.setdefault(named(each), []).append(each)
-        shown = list(islice(groups.items(), size))
-        oldest = FirstBlockers(tuple(longest[0].oldest_ask for _, longest in shown))
         questions = self._managers.questions
         ask = questions.ask if self._reader.size <= SMALL else questions.ask_apart
-        obstacles = await ask(lambda: views.explain(oldest)) or ()
-        waits = [_encode_wait(*group, obstacle) for group, obstacle in zip(shown, obstacles, strict=True)]
-        return pb.ListWaitsResponse(waits=waits, wait_count=len(groups))
+        return Encoded(await ask(lambda: _find_waits(views, test, named, most).SerializeToString()))
 
     async def _nodes(self, request: pb.ListNodesRequest) -> pb.ListNodesResponse:
         views, size = self._views_of(request.partition), _page_size(request.page_size, _USUAL, _MOST)
@@ -383,6 +374,23 @@ def _end_of(token: str) -> tuple[int, str]:
     if not blank or not at.isascii() or not at.isdigit() or len(at) > 30:
         raise InvalidRequest(f"page_token {token[:40]!r} is none that this list gave")
     return int(at), name
+
+
+def _find_waits(
+    views: PartitionReader,
+    test: Callable[[ApplicationSummary], bool],
+    named: Callable[[ApplicationSummary], str],
+    most: int,
+) -> pb.ListWaitsResponse:
+    """Returns *most* of those that have waited longest; *named* gives the name of an application's group."""
+    waiting = [each for each in views.application_summaries() if each.asks and test(each)]
+    groups: dict[str, list[ApplicationSummary]] = {}
+    for each in sorted(waiting, key=attrgetter("oldest_ask_ns")):
+        groups.setdefault(named(each), []).append(each)
+    shown = list(islice(groups.items(), most))
+    obstacles = views.explain(FirstBlockers(tuple(longest[0].oldest_ask for _, longest in shown))) or ()
+    waits = [_encode_wait(*group, obstacle) for group, obstacle in zip(shown, obstacles, strict=True)]
+    return pb.ListWaitsResponse(waits=waits, wait_count=len(groups))
 
 
 def _encode_wait(name: str, longest: list[ApplicationSummary], obstacle: Blocker | None) -> pb.Wait:
