@@ -6,14 +6,12 @@ import (
 	"time"
 
 	"github.com/apache/yunikorn-k8shim/pkg/cache"
-	"github.com/apache/yunikorn-k8shim/pkg/common/constants"
 	"github.com/apache/yunikorn-k8shim/pkg/common/events"
 	"github.com/apache/yunikorn-k8shim/pkg/common/utils"
 	"github.com/apache/yunikorn-scheduler-interface/lib/go/si"
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
@@ -45,7 +43,7 @@ type Repairer struct {
 	Repaired func()
 	Logger   *slog.Logger
 
-	unbound  kubecache.Store
+	pods     kubecache.Store // by namespace and name
 	reported map[string]bool // what Reported returned last
 	suspects map[string]*suspect
 }
@@ -61,17 +59,13 @@ type suspect struct {
 // Run looks every few seconds, until ctx is done.
 func (r *Repairer) Run(ctx context.Context) {
 	// The shim's own informer cannot be used, because the shim changes the pods that it gets from there.
-	factory := informers.NewSharedInformerFactoryWithOptions(r.Clients, 0, informers.WithTweakListOptions(func(options *metav1.ListOptions) {
-		options.FieldSelector = fields.AndSelectors(
-			fields.OneTermEqualSelector("spec.schedulerName", constants.SchedulerName), fields.OneTermEqualSelector("spec.nodeName", ""),
-		).String()
-	}))
+	factory := informers.NewSharedInformerFactoryWithOptions(r.Clients, 0, informers.WithTransform(keepOrigin))
 	pods := factory.Core().V1().Pods().Informer()
 	factory.Start(ctx.Done())
 	if !kubecache.WaitForCacheSync(ctx.Done(), pods.HasSynced) {
 		return
 	}
-	r.unbound = pods.GetStore()
+	r.pods = pods.GetStore()
 	ticker := time.NewTicker(lookInterval)
 	defer ticker.Stop()
 	for {
@@ -86,8 +80,8 @@ func (r *Repairer) Run(ctx context.Context) {
 
 func (r *Repairer) look(ctx context.Context, now time.Time) {
 	r.reported = r.Reported()
-	for _, found := range r.unbound.List() {
-		if pod := found.(*v1.Pod); r.wasGivenUp(pod, false) && r.isDue(string(pod.UID), now) {
+	for _, found := range r.pods.List() {
+		if pod := found.(*v1.Pod); pod.Spec.NodeName == "" && r.wasGivenUp(pod, false) && r.isDue(string(pod.UID), now) {
 			r.takeUp(ctx, pod)
 		}
 	}
@@ -97,8 +91,8 @@ func (r *Repairer) look(ctx context.Context, now time.Time) {
 			r.takeUp(ctx, pod)
 		}
 	}
-	for _, pod := range r.findNamesakes() {
-		if r.isDue("namesake "+string(pod.UID), now) {
+	for _, pod := range r.findReplaced() {
+		if r.isDue("end of "+string(pod.UID), now) {
 			r.endReplaced(ctx, pod)
 		}
 	}
@@ -114,19 +108,16 @@ func (r *Repairer) look(ctx context.Context, now time.Time) {
 	}
 }
 
-// findNamesakes returns the pods in the shim's cache of which another one has the name. All but one are gone.
-func (r *Repairer) findNamesakes() []*v1.Pod {
-	names := map[string][]*v1.Pod{}
-	for uid := range r.reported {
-		if pod := r.Context().GetSchedulerCache().GetPod(uid); pod != nil {
-			name := pod.Namespace + "/" + pod.Name
-			names[name] = append(names[name], pod)
-		}
-	}
+// findReplaced returns the pods that the core knows and whose names others have by now.
+func (r *Repairer) findReplaced() []*v1.Pod {
 	var found []*v1.Pod
-	for _, pods := range names {
-		if len(pods) > 1 {
-			found = append(found, pods...)
+	for uid := range r.reported {
+		pod := r.Context().GetSchedulerCache().GetPod(uid)
+		if pod == nil {
+			continue
+		}
+		if named, exists, _ := r.pods.GetByKey(pod.Namespace + "/" + pod.Name); exists && named.(*v1.Pod).UID != pod.UID {
+			found = append(found, pod)
 		}
 	}
 	return found
@@ -204,7 +195,7 @@ func (r *Repairer) takeUp(ctx context.Context, pod *v1.Pod) {
 	r.Logger.Warn("the shim has given up a pod, which is handed to it again", "pod", pod.Namespace+"/"+pod.Name, "node", fresh.Spec.NodeName)
 	shim.RemoveTask(utils.GetApplicationIDFromPod(pod), string(pod.UID))
 	// DeletePod would end the new task, too.
-	shim.GetSchedulerCache().RemovePod(pod)
+	shim.GetSchedulerCache().RemovePod(fresh)
 	shim.AddPod(fresh)
 	events.GetRecorder().Eventf(fresh.DeepCopy(), nil, v1.EventTypeWarning, "TakenUpAgain", "TakenUpAgain", "The scheduler had given the pod up, and takes it up again")
 	r.Repaired()
@@ -234,6 +225,22 @@ func (r *Repairer) read(ctx context.Context, pod *v1.Pod) *v1.Pod {
 		return nil
 	}
 	return fresh
+}
+
+// keepOrigin leaves of a pod what tells whose it is and whether it was given up, because the shim has the rest in memory already.
+func keepOrigin(object any) (any, error) {
+	pod, isPod := object.(*v1.Pod)
+	if !isPod {
+		return object, nil
+	}
+	return &v1.Pod{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID, ResourceVersion: pod.ResourceVersion,
+			Labels: pod.Labels, Annotations: pod.Annotations, DeletionTimestamp: pod.DeletionTimestamp,
+		},
+		Spec:   v1.PodSpec{SchedulerName: pod.Spec.SchedulerName, NodeName: pod.Spec.NodeName, SchedulingGates: pod.Spec.SchedulingGates},
+		Status: v1.PodStatus{Phase: pod.Status.Phase},
+	}, nil
 }
 
 func (r *Repairer) isGone(ctx context.Context, pod *v1.Pod) bool {

@@ -3,6 +3,10 @@ package tasks
 import (
 	"testing"
 	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 func TestASuspectIsMendedWhenItIsFoundAgainAndThenLessAndLessOften(t *testing.T) {
@@ -31,5 +35,29 @@ func TestSuspectsAreKeptApart(t *testing.T) {
 	repairer.isDue("a", now)
 	if later := now.Add(lookInterval); !repairer.isDue("a", later) || repairer.isDue("b", later) {
 		t.Fatal("the second one is due before it was found twice")
+	}
+}
+
+func TestWhatIsKeptOfAPodSaysWhetherItWasGivenUp(t *testing.T) {
+	gone := metav1.Now()
+	pod := &v1.Pod{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: "team", Name: "pod", UID: "uid", Labels: map[string]string{"applicationId": "app"}, DeletionTimestamp: &gone,
+			ManagedFields: []metav1.ManagedFieldsEntry{{Manager: "kubectl"}},
+		},
+		Spec: v1.PodSpec{
+			SchedulerName: "yunikorn", NodeName: "node", SchedulingGates: []v1.PodSchedulingGate{{Name: "gate"}},
+			Containers: []v1.Container{{Name: "main"}},
+		},
+		Status: v1.PodStatus{Phase: v1.PodFailed, Message: "long"},
+	}
+	found, err := keepOrigin(pod)
+	if err != nil {
+		t.Fatal(err)
+	}
+	wanted := pod.DeepCopy()
+	wanted.ManagedFields, wanted.Spec.Containers, wanted.Status.Message = nil, nil, ""
+	if !equality.Semantic.DeepEqual(found, wanted) {
+		t.Fatalf("kept %v", found)
 	}
 }

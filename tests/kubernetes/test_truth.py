@@ -87,16 +87,19 @@ def test_pods_that_are_made_again_unseen_are_not_taken_for_the_former(cluster: C
     wait_until_books_agree(cluster)
 
     def make_again() -> None:
-        cluster.api.delete("Pod", "set-0", "set-1", "foreign", **GRACE)
-        # The one that is as large as the node runs only if nothing of the former ones is left in the books.
+        cluster.api.delete("Pod", "set-0", "set-1", "set-2", "foreign", **GRACE)
+        # The largest one has room only if nothing of the former ones is left in the books.
         cluster.api.create(
             make_pod("set-0", "set", cpu="500m"),
-            make_pod("set-1", "set", cpu="2"),
+            make_pod("set-1", "set", cpu="3"),
+            make_pod("set-2", "set", cpu="100m", nodeName="node-0"),
             make_pod("foreign", "", cpu="500m", schedulerName="other", nodeName="node-0"),
         )
+        cluster.wait_for_pods("set", 1)
+        cluster.api.patch("Pod", "set-2/status", {"status": {"phase": "Succeeded"}})
 
     change_unseen(cluster, shim, make_again)
-    cluster.wait_for_pods("set", 3)
+    cluster.wait_for_pods("set", 2)
     cluster.check_books()
     assert shim.metric("kornel_shim_repairs_total") > 0
     assert "another one has its name" in shim.program.printed()

@@ -8,6 +8,7 @@ understandable by themselves.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from itertools import islice
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
@@ -35,6 +36,8 @@ if TYPE_CHECKING:
 NO_GANGS: Final[Mapping[Application, str]] = MappingProxyType({})
 PAUSE_NS: Final = 15 * 10**9
 """The least time between two equal events about one ask (scheduling.md 17)."""
+MOST_RECORDED: Final = 1000
+"""The most asks of an application with an event that it waits for a slot. A shim gets no more events at a time."""
 
 SCHEDULABLE: Final = "schedulable: true"
 NOT_SCHEDULABLE: Final = "schedulable: false"
@@ -70,7 +73,7 @@ class Recorder:
             gate = (limited.account or limited.queue) if held and limited is not None else None
             if gate is not None and not waited:
                 message = event_texts.describe_gate(application, gate)
-                for each in application.asks.values():
+                for each in islice(application.asks.values(), MOST_RECORDED):
                     self._record_about(each, message)
         if reason is Unschedulable.APPLICATION_LIMIT:
             return
@@ -254,7 +257,7 @@ class Recorder:
         else:
             self._log.begin_asks(ask.application.application_id, ask.spec.key, ask.shape.resources)
         gate = ask.application.held_at
-        if gate is not None:
+        if gate is not None and len(ask.application.asks) < MOST_RECORDED:
             self._record_about(ask, event_texts.describe_gate(ask.application, gate))
 
     def ask_removed(self, ask: Allocation, *, timed_out: bool = False) -> None:

@@ -9,6 +9,7 @@ from kornel.core.domain.effects import Effect, EventRecorded
 from kornel.core.domain.history.events import EventChange, EventType
 from kornel.core.model.callbacks import Callbacks
 from kornel.core.state.history.event_log import EventLog
+from kornel.core.state.history.events import MOST_RECORDED
 from tests.driven_core import DrivenCore
 
 CONFIG = "partitions: [{name: default, queues: [{name: root, submitacl: '*', queues: [{name: a}]}]}]"
@@ -68,6 +69,20 @@ def test_nothing_is_kept_of_an_ask_while_nobody_listens(core: DrivenCore) -> Non
     core.submit("app", ["k1", "k2"], {"vcore": 800})
     core.cycle()
     assert [request.recorded for request in core.state.requests.values()] == [None, None]
+
+
+def test_of_many_asks_of_an_application_that_waits_for_a_slot_the_first_ones_say_so(core: DrivenCore) -> None:
+    """A shim gets no more events at a time, and one for each of 100,000 asks would push all others out of the ring."""
+    core.apply(UpdateConfiguration("rm-1", CONFIG.replace("{name: a}", "{name: a, maxapplications: 1}")))
+    core.apply(AttachCallbacks("rm-1", events=True))
+    core.node("n1", {"vcore": 1000})
+    for name in ("runs", "waits"):
+        core.application(name, "root.a")
+    core.submit("runs", ["first"], {"vcore": 1})
+    core.submit("waits", [f"k{number}" for number in range(MOST_RECORDED - 1)], {"vcore": 1})
+    told = [*core.cycle(), *core.submit("waits", ["l0", "l1", "l2"], {"vcore": 1})]
+    events = [each for each in told if isinstance(each, EventRecorded) and "waits for a slot" in each.message]
+    assert [each.object_id for each in events] == [*(f"k{number}" for number in range(MOST_RECORDED - 1)), "l0"]
 
 
 @pytest.mark.parametrize(("length", "end"), [(1_024, "ßßßß"), (1_025, "ß...")])
