@@ -84,9 +84,9 @@ _CHANGE_REFUSED: Final = {
 
 @dataclass(frozen=True, slots=True)
 class RemoteCall:
-    """A call that HTTP offers. ``changes``: it changes something. ``long``: its answers may have megabytes. ``at``: the
-    row of a document of Kornel's own, which is the answer of the call; its parameters are the fields of the request.
-    ``given``: fields that each request has."""
+    """A call that HTTP offers. ``changes``: it changes something. ``long``: its answers may have megabytes. ``asks``:
+    so may these, but nobody waits for them before they are known. ``at``: the row of a document of Kornel's own, which
+    is the answer of the call; its parameters are the fields of the request. ``given``: fields that each request has."""
 
     service: str
     method: str
@@ -94,6 +94,7 @@ class RemoteCall:
     access: Access = Access.READ
     changes: bool = False
     long: bool = False
+    asks: bool = False
     at: Row | None = None
     given: Mapping[str, str] = field(default_factory=dict)
 
@@ -146,7 +147,10 @@ CALLS: Final = (
         changes=True,
     ),
     RemoteCall(
-        "ExplainService", "WhatIf", "What would be placed where, and preempted for it, after a change.", long=True
+        "ExplainService",
+        "WhatIf",
+        "What would be placed where, and preempted for it, after a change.",
+        asks=True,
     ),
     RemoteCall("AdminService", "DrainNode", "Takes a node out of scheduling.", Access.ADMIN, changes=True),
     RemoteCall("AdminService", "UndrainNode", "Returns a node to scheduling.", Access.ADMIN, changes=True),
@@ -199,7 +203,7 @@ OURS: Final = (
         ),
         summary="Applications, or queues or users, with asks that wait, the longest first, each with the ask that has"
         " waited longest and what keeps that back first of all.",
-    ), long=True),
+    )),
     _document("ListNodes", Row(
         f"{IN_PARTITION}/stranded", "stranded", "Explanations", parameters=(
             Parameter("pageSize", "The most nodes; 500 by default, never more than 5000.", POSITIVE),
@@ -294,7 +298,12 @@ class CallHandlers:
         raw = self._read_parameters(request, call) if call.at else await self._read_request(request, call)
         # The place is taken only now, so that slow requests do not keep others from long answers.
         async with self._long_answers.count_making() if call.long else nullcontext():
-            return await self._answer(request, call, raw)
+            message: Message = self._types[call.name][1].FromString(await self._answer(request, call, raw))
+            if not call.asks:
+                return json_answer(await long_document(message) if call.long else message_document(message))
+        # A question has waited in a line of its own.
+        async with self._long_answers.count_making():
+            return json_answer(await long_document(message))
 
     @Row(f"{PREFIX}/caller", "caller", "Calls", CALLER_REPORT, ours=True)
     async def show_caller(self, request: Request) -> ASGIApp:
@@ -354,7 +363,7 @@ class CallHandlers:
                 await asyncio.sleep(0)  # Many requests sent at once are parsed one by one, with turns for others.
                 return read_message(self._types[call.name][0], body).SerializeToString()
 
-    async def _answer(self, request: Request, call: RemoteCall, raw: bytes) -> ASGIApp:
+    async def _answer(self, request: Request, call: RemoteCall, raw: bytes) -> bytes:
         admitted = request.scope.get(ADMITTED)
         handler = self._handlers()[call.name]
         assert handler.unary_unary is not None
@@ -362,8 +371,7 @@ class CallHandlers:
             if admitted is not None:
                 METHODS[f"/kornel.v1.{call.name}"].check_caller(admitted, raw)
             answer: bytes = await handler.unary_unary(raw, _HttpContext(_host_of(request)))  # type: ignore[arg-type]  # all of it that handlers use
-        message: Message = self._types[call.name][1].FromString(answer)
-        return json_answer(await long_document(message) if call.long else message_document(message))
+            return answer
 
     def _check_change(self, request: Request) -> None:
         """Raises 403 or 415 for a change that a page of another origin may have sent, or that comes from another

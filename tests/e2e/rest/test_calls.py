@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from pathlib import Path
 from typing import Any
@@ -113,6 +114,19 @@ async def test_what_if_answers_in_numbers(fresh: Cluster) -> None:
     answer = await call(fresh, "ExplainService/WhatIf", ask={"queue": "root.a", "resources": {"vcore": 3}, "count": 2})
     assert [one["nodeId"] for one in answer["placed"]] == ["n1"]
     assert len(answer["waiting"]) == 1
+
+
+async def test_who_waits_for_an_answer_to_a_question_keeps_nobody_from_a_long_list(fresh: Cluster) -> None:
+    """Twenty pages ask at once: each has its turn, and the lists of other pages come meanwhile."""
+    await fresh.register()
+    await fresh.node("n1", vcore=4)
+    supposed = {"queue": "root.a", "resources": {"vcore": 3}}
+    questions = fresh.core.server.managers.questions
+    with questions.hold_back():
+        asked = [asyncio.create_task(call(fresh, "ExplainService/WhatIf", ask=supposed)) for _ in range(20)]
+        await until(lambda: questions.waiting == 20, lambda: f"{questions.waiting} wait")
+        assert (await fresh.get(f"{P}/stranded")) is not None
+    assert [[one["nodeId"] for one in (await each)["placed"]] for each in asked] == [["n1"]] * 20
 
 
 @pytest.mark.parametrize(
