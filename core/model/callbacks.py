@@ -32,7 +32,8 @@ class Inquiry:
     """
 
     __slots__ = (
-        "ask", "awaited", "decide", "decide_victims", "drop", "judged_after", "node_ids", "number", "partition",
+        "ask", "awaited", "decide", "decide_victims", "drop", "judged_after", "moves", "node_ids", "number",
+        "partition",
     )  # fmt: skip
 
     def __init__(
@@ -52,6 +53,8 @@ class Inquiry:
         """The nodes asked about; for a question in line they are chosen when its turn comes."""
         self.judged_after = UNSETTLED
         """The number of dependent placements that the shim has in place when it judges the question."""
+        self.moves = 0
+        """The number of dependent placements and of their ends when the question was sent."""
         self.awaited: Allocation | None = None
         """The placement that the shim has in place when it answers, because the shim itself waits for it."""
         self.drop: Final = drop

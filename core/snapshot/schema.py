@@ -371,7 +371,11 @@ MODEL: Final = (
         derived={"settled": _is_settled},
         defaults={"missing": 0},
     ),
-    Kept(Inquiry, "ask awaited decide decide_victims drop judged_after node_ids number partition"),
+    Kept(
+        Inquiry,
+        "ask awaited decide decide_victims drop judged_after moves node_ids number partition",
+        defaults={"moves": 0},
+    ),
     Kept(LinedUp, "inquiry put"),
     Kept(
         Callbacks,

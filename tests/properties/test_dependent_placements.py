@@ -282,6 +282,22 @@ def test_as_many_run_as_the_rule_allows(manner: Manner, rule: Pod, most: int) ->
     assert len(shim.running) == most
 
 
+def test_a_no_that_is_older_than_an_end_is_doubted_in_time() -> None:
+    """What has ended before the answer came may have been in place when the shim judged."""
+    core = DrivenCore("partitions: [{name: default, queues: [{name: root, submitacl: '*', queues: [{name: a}]}]}]")
+    core.apply(AttachCallbacks(RM, predicates=True, awaits_placements=True))
+    core.node("m0", {"vcore": 1})
+    core.node("m1", {"vcore": 2})
+    core.application("app", "root.a")
+    core.submit("app", ["near"], {"vcore": 1}, node_id="m0", dependent=True)
+    core.submit("app", ["large"], {"vcore": 2}, dependent=True)
+    (question,) = [effect for effect in core.cycle() if isinstance(effect, PredicatesAsked)]
+    core.release("app", "near")
+    core.apply(AnswerCallbacks(RM, (PredicatesAnswer(question.question, (("m1", "too near"),), True),)))
+    core.now_ns = pausing.LEAST_NS
+    assert [effect.key for effect in core.cycle() if isinstance(effect, PredicatesAsked)] == ["large"]
+
+
 @pytest.mark.parametrize("manner", [Manner.TAGS, Manner.ANSWERS, Manner.AT_ONCE, Manner.AWAITS])
 def test_random_rules_hold_and_nobody_waits_for_nothing(manner: Manner) -> None:
     for seed in range(scale_examples(4)):

@@ -87,7 +87,7 @@ def _decide_pairs(
     assert inquiry is not None, "the caller has looked"
     node_ids = inquiry.node_ids
     proposed = part_pair(ask)
-    some_refused = pausing.leave_out(state, ask, node_ids, refused, now_ns)
+    some_refused = pausing.leave_out(state, ask, node_ids, refused, now_ns, moves=inquiry.moves)
     passed = [node_id for node_id in node_ids if node_id not in refused]
     if ask.dependent:
         del passed[1:]

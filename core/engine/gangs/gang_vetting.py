@@ -53,7 +53,7 @@ def _note_answer(state: PartitionState, ask: Allocation, refused: Mapping[str, s
     inquiry, asked = ask.inquiry, state.gangs.vetting[unit_of(ask)]
     assert inquiry is not None, "the caller has checked"
     ask.inquiry = None
-    pausing.leave_out(state, ask, inquiry.node_ids, refused, now_ns)
+    pausing.leave_out(state, ask, inquiry.node_ids, refused, now_ns, moves=inquiry.moves)
     asked.passed[ask] = frozenset(inquiry.node_ids) - refused.keys()
     del asked.unanswered[ask]
     if not asked.unanswered:

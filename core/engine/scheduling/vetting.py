@@ -144,7 +144,7 @@ def _apply_answer(state: PartitionState, ask: Allocation, refused: Mapping[str, 
     ask.inquiry = None
     node_ids = inquiry.node_ids
     # Refusals are kept whether or not the ask is placed, so that the shim is not asked about these nodes again.
-    pausing.leave_out(state, ask, node_ids, refused, now_ns)
+    pausing.leave_out(state, ask, node_ids, refused, now_ns, moves=inquiry.moves)
     if ask.dependent:
         node_ids = tuple([node_id for node_id in node_ids if node_id not in refused][:1])
         if node_ids and not dependence.may_act_upon(state.callbacks, inquiry):

@@ -89,6 +89,7 @@ def _put_question(state: PartitionState, inquiry: Inquiry, now_ns: int, *, alloc
         )
     )
     inquiry.judged_after = dependence.count_judged(state.callbacks, now_ns, awaited)
+    inquiry.moves = state.callbacks.dependent_moves
     inquiry.awaited = None if awaited is None else state.callbacks.unsettled
     return _open(state, inquiry, now_ns)
 

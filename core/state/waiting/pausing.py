@@ -41,14 +41,17 @@ def leave_out(
     now_ns: int,
     *,
     logged: bool = True,
+    moves: int | None = None,
 ) -> bool:
     """Leaves those of the nodes *asked* out for *ask* that the shim *refused*, each for a reason, which is kept in the
-    failure log if it is to be *logged*. Returns whether there are any."""
+    failure log if it is to be *logged*. Returns whether there are any.
+
+    *moves*: the dependent placements and ends before the shim was asked, if others may have come before its answer."""
     if state.requests.get(ask.key) is not ask:
         return False  # It was withdrawn while the shim was asked.
     named = {node_id: refused[node_id] for node_id in asked if node_id in refused}
     for node_id, reason in named.items():
-        _note_refusal(state, ask, node_id, reason, now_ns)
+        _note_refusal(state, ask, node_id, reason, now_ns, moves)
     for reason in dict.fromkeys(named.values()) if logged else ():
         note_failure(ask, reason, now_ns)
     _look_in_time(state, ask, now_ns)
@@ -103,7 +106,9 @@ def forgive_refusals(state: PartitionState, ask: Allocation) -> None:
     _try_again(state, ask)
 
 
-def _note_refusal(state: PartitionState, ask: Allocation, node_id: str, reason: str, now_ns: int) -> None:
+def _note_refusal(
+    state: PartitionState, ask: Allocation, node_id: str, reason: str, now_ns: int, moves: int | None = None
+) -> None:
     refused = ask.refused = ask.refused or {}
     before = refused.get(node_id) or ask.tried_last.get(node_id)
     of_start = reason is COULD_NOT_START
@@ -116,7 +121,7 @@ def _note_refusal(state: PartitionState, ask: Allocation, node_id: str, reason: 
         least_ns, until_ns = now_ns, now_ns + min(PAUSE_NS << min(times - 1, 20), longest_ns)
     node = state.nodes.get(node_id)
     changes = _count_changes(node, of_start=of_start)
-    moves = state.callbacks.dependent_moves
+    moves = state.callbacks.dependent_moves if moves is None else moves
     refused[node_id] = NodeRefusal(reason, times, of_start, least_ns, until_ns, node, changes, moves)
     _end_some(ask, ())
 

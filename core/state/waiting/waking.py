@@ -151,27 +151,30 @@ def wake_borrowers(state: PartitionState, node: Node, dues: Dues | None = None) 
 
 def _wake_borrowers_in_domains(state: PartitionState, node: Node, saved: list[Reservation], most: Vector) -> None:
     """Wakes those who wait for a domain and may use what is *saved* on *node*, where *most* is open to them."""
-    for reservation in [r for r in state.reservations.values() if r.parked_at is state.waiting_for_domain]:
-        if lends_room(state, node, reservation.ask):
-            look_again(state, reservation)
-    claims, mode, holders = node.claims, state.guarantee_mode, {claim.ask.application for claim in saved}
+    claims, mode = node.claims, state.guarantee_mode
     assert claims is not None, "room is saved there"
-    # Whoever comes before a holder stands before it in the line, but for asks of its own application; others may pass
-    # only where they are owed a guarantee.
+    # Whoever comes before a holder stands before it in the line, but for asks of its own application in a leaf where
+    # priorities do not count between applications; others may pass only where they are owed a guarantee.
+    holders = {c.ask.application: None for c in saved if not c.ask.queue.properties.sort_by_priority}
     groups = state.in_line.list_before((max(importance_of(claim.waiter) for claim in saved),))
     owed = list(_owed_leaves(state.root))
-    around = {claim.ask.application: None for claim in saved}
-    around |= dict.fromkeys(application for leaf in owed for application in leaf.applications.values())
+    around = holders | dict.fromkeys(application for leaf in owed for application in leaf.applications.values())
     owing: dict[tuple[Shape, Queue], tuple[Queue, ...]] = {}
     lent: dict[tuple[object, ...], list[Reservation]] = {}
     fits: dict[object, bool] = {}
-    for group in dict.fromkeys([*groups, *(group for each in around for group in each.groups.values())]):
-        shape = group.shape
+    near = [*groups, *(group for each in around for group in each.groups.values())]
+    waiting: dict[AskGroup | Reservation, Shape] = {r: r.ask.shape for r in state.reservations.values()}
+    for waiter, shape in (waiting | {group: group.shape for group in near}).items():
         if shape not in fits:
             fits[shape] = holds_pairs(most, shape.pairs)
-        if not fits[shape] or group not in state.waiting_for_domain:
+        if not fits[shape] or waiter not in state.waiting_for_domain:
             continue
-        ask, kind = group.first_ask(), (shape, group.application.queue)
+        ask = waiter.first_ask() if isinstance(waiter, AskGroup) else waiter.ask
+        if ask.reservation in saved:  # Its own claim counts for it.
+            if lends_room(state, node, ask):
+                _try_again(state, waiter)
+            continue
+        kind = shape, ask.queue
         if kind not in owing:
             owing[kind] = owing_queues(ask, mode)
         owes = owing_queues(ask, mode) if ask.triggered else owing[kind]
@@ -183,7 +186,7 @@ def _wake_borrowers_in_domains(state: PartitionState, node: Node, saved: list[Re
             room = claims.open_room(node.free, passed)
             fits[shape, standing] = holds_pairs(room, shape.pairs) and node.has_devices(shape.devices, ask, passed)
         if passed and fits[shape, standing]:
-            activate_group(group)
+            _try_again(state, waiter)
 
 
 def _owed_leaves(queue: Queue, *, owes: bool = False) -> Iterator[Queue]:
