@@ -32,8 +32,6 @@ _EXTRAS: Final = MappingProxyType({"postgresql+psycopg": "postgres"})
 _SHOWN: Final = frozenset(("host", "port", "hostaddr", "dbname", "user", "sslmode", "target_session_attrs"))
 """The settings in the query of a URL whose values are shown: no other one is, because it may be or hold a secret."""
 _ASSIGNMENT: Final = re.compile(r"(?:^|\s)(?:host|user|password|dbname|service|passfile)\s*=", re.IGNORECASE)
-_USER: Final = re.compile(r":[^@]*@")
-"""A user and password, in what was meant as a URL."""
 _AGE: Final = re.compile(r"([0-9]{1,9})(s|m|h|d)", re.ASCII)
 _ROWS: Final = re.compile(r"[0-9]{1,15}", re.ASCII)
 _UNITS: Final = MappingProxyType({"s": 1, "m": 60, "h": 3_600, "d": DAY_S})
@@ -187,7 +185,7 @@ def parse_database_url(where: str, what: str = "history") -> URL:
     if "://" not in where:
         if _ASSIGNMENT.search(where):
             raise HistorySettingsError(f"the {what} needs a path or a URL, not settings with names, like password=...")
-        if _USER.search(where):
+        if "@" in where.partition(":")[2]:  # A user and password, in what was meant as a URL.
             raise HistorySettingsError(f"the {what} needs a path or a URL; a URL has :// behind its scheme")
         if not where or where.endswith("/"):
             raise HistorySettingsError(f"{where!r} names no file for the {what}")
