@@ -107,7 +107,8 @@ def play(rack: Rack) -> tuple[bool, list[tuple[frozenset[str], str]]]:
     idle = any(line.startswith("allocate g") for line in heard)
     decisions: list[tuple[frozenset[str], str]] = []
     leaving: set[str] = set()
-    for line in stage.play(["cycle at=40s", "cycle at=41s"]):
+    # Before anybody saves room by age, in which a group may start partly (B.7).
+    for line in stage.play(["cycle at=1.5s", "cycle at=1.9s"]):
         words = line.split()
         if words[0] == "release":
             leaving.add(words[1])

@@ -16,6 +16,20 @@ OPERATIONS = st.lists(
 )
 
 
+def test_an_entry_that_is_out_of_date_may_have_the_key_of_another_member() -> None:
+    """As when the first ask of a group goes to another group, whose key is computed first. Members have no order."""
+    older, newer, other = object(), object(), object()
+    value = {older: 1, newer: 1, other: 0}
+    heap: KeyedHeap[object] = KeyedHeap(lambda member: (value[member],))
+    heap.add(older)
+    heap.add(other)
+    heap.sort_marked()
+    value[older] = 2
+    heap.add(newer)
+    heap.mark_changed(older)
+    assert [heap.first_member(), *(member for _, member in heap.walk_members())] == [other, other, newer, older]
+
+
 @given(OPERATIONS)
 def test_first_is_the_minimum_after_any_history(history: list[tuple[str, int, int]]) -> None:
     """Whatever was added, removed and re-keyed: the first member is the one with the smallest key."""
