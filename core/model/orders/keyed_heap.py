@@ -27,16 +27,16 @@ class KeyedHeap(Generic[T]):
     Keys are tuples of one length (until :meth:`renew_keys`), and no two members have the same key.
     """
 
-    __slots__ = ("_entries", "_key_of", "_made", "marked", "members")
+    __slots__ = ("_entries", "_key_of", "_left", "marked", "members")
 
     def __init__(self, key_of: Callable[[T], tuple[Any, ...]]) -> None:
         self._key_of = key_of
         self._entries: list[tuple[Any, ...]] = []
-        """The entries (*key, number, member), which are flat because the heap compares them all the time. An entry that
-        is out of date may have the same key as a new one, for instance if the first ask of a group went to another
-        group; the number of entries made by then decides, because members cannot be compared. An entry is valid as long
-        as it is the same object as in ``members``."""
-        self._made = 0
+        """The entries (*key, number, member), which are flat because the heap compares them all the time. One that is
+        out of date may have the key of a new one; their numbers decide, because members cannot be compared. An entry is
+        valid as long as it is the same object as in ``members``."""
+        self._left = 0
+        """The number of the last entry. It has its name from snapshots, where it counted members that had left."""
         self.members: dict[T, tuple[Any, ...] | None] = {}
         """The members, each with its last entry. Code that runs for every ask looks up a member here, and changes
         nothing."""
@@ -102,8 +102,8 @@ class KeyedHeap(Generic[T]):
                 key = key_of(member)
                 known = keys[member]
                 if known is None or known[:-2] != key:
-                    self._made += 1
-                    keys[member] = known = (*key, self._made, member)
+                    self._left += 1
+                    keys[member] = known = (*key, self._left, member)
                     if entries and entries[0][-1] is member:
                         # Usually the first member has changed, because it was served.
                         heapreplace(entries, known)
@@ -132,8 +132,8 @@ class KeyedHeap(Generic[T]):
             del self.marked[member]
             key, known = self._key_of(member), self.members[member]
             if known is None or known[:-2] != key:
-                self._made += 1
-                self.members[member] = entry = (*key, self._made, member)
+                self._left += 1
+                self.members[member] = entry = (*key, self._left, member)
                 heappush(self._entries, entry)
         if len(self._entries) > SPARED + 4 * len(self.members):
             self._drop_old_entries()
