@@ -227,7 +227,7 @@ class Dispatcher:
         whether any differs. Raises Refused, or BadSpec."""
         if any(task.state is TaskState.RUNNING for task in job.tasks.values()):
             raise Refused(f"job {job.id} runs, and can no longer be changed")
-        if job.spec.is_gang and values.keys() & {"vcore", "memory"}:
+        if job.spec.is_gang and values.keys() & {"vcore", "memory", "gpu"}:
             raise Refused(f"the tasks of job {job.id} start together, with the amounts with which they were submitted")
         if not self._save_spec(job, values):
             return False

@@ -364,6 +364,15 @@ async def test_a_job_that_waits_is_changed_in_its_place(world: World) -> None:
             act(job)
 
 
+@pytest.mark.parametrize("value", [{"vcore": 5}, {"memory": 5}, {"gpu": 1.0}], ids=str)
+async def test_tasks_that_start_together_keep_their_amounts(world: World, value: dict[str, float]) -> None:
+    """The core was told what all of them need when the job was submitted."""
+    job = world.dispatcher.submit(replace(SPEC, indexes=(0, 1), at_least=2))
+    with pytest.raises(Refused, match="start together"):
+        world.dispatcher.change(job, value)
+    assert world.dispatcher.change(job, {"priority": 7})
+
+
 async def test_a_job_can_wait_for_one_task_of_an_array(world: World) -> None:
     """It starts when that task is done, whatever the others do, and is cancelled when it has failed."""
     world.dispatcher.submit(replace(SPEC, indexes=(3, 4)))
