@@ -261,7 +261,9 @@ class Sandbox:
                 return
             if nodes is None:
                 nodes = iter(state.reserving.shares.order_nodes(state.nodes, state.node_order, ask.shape.pairs))
-            node = next((node for node in nodes if savings.can_save(node, ask, savings.saved_on(node))), None)
+            is_home = savings.find_homes(state, ask)
+            free = (node for node in nodes if savings.can_save(node, ask, savings.saved_on(node)) and is_home(node))
+            node = next(free, None)
             if node is None:
                 return
             reserve_node(state, ask, node, ask.created_ns + delay_ns + 1, by_age=True)
