@@ -251,7 +251,6 @@ func TestAllNodesOfAnOrdinaryPodAreJudged(t *testing.T) {
 	}
 }
 
-// Anti-affinity: each pod refuses a node that another one was placed on, as far as the shim knows by then.
 func TestAPodWithResourceClaimsRunsNowhere(t *testing.T) {
 	core, shim := fakecore.New(), newStandIn()
 	shim.refuse = func(key, _ string) error { return errors.New("the shim was asked about " + key) }
@@ -275,6 +274,7 @@ func TestAPodWithResourceClaimsRunsNowhere(t *testing.T) {
 	}
 }
 
+// Anti-affinity: each pod refuses a node that another one was placed on, as far as the shim knows by then.
 func TestDependentPodsAreMarkedJudgedOneByOneAndAcknowledged(t *testing.T) {
 	const pods = 20
 	core, shim := fakecore.New(), newStandIn()

@@ -78,6 +78,10 @@ class Questions:
                     await sharing.pause_after(took_s)
                 self._rested_at = time.perf_counter() + min(took_s, LONGEST_REST_S)
 
+    async def ask_about(self, size: int, answer: Callable[[], AnswerT]) -> AnswerT:
+        """Returns the result of *answer*, about *size* records: called here if they are few, otherwise in a copy."""
+        return await (self.ask(answer) if size <= SMALL else self.ask_apart(answer))
+
     async def ask_apart(self, answer: Callable[[], AnswerT]) -> AnswerT:
         """Returns the result of *answer*, called in its turn in a copy of this process (:class:`ProcessCopy`),
         which is killed if the caller goes.

@@ -8,7 +8,6 @@ from kornel.core.domain.commands import ApplicationSpec, UpdateApplications
 from kornel.core.service.calls.rpc import Encoded, Handler, unary
 from kornel.core.service.managers.managers import Managers
 from kornel.core.service.resolvers.lookups import GroupLookups
-from kornel.core.service.runner.questions import SMALL
 from kornel.core.service.wire.explain_wire import decode_supposition
 from kornel.core.service.wire.status_codes import (
     InvalidRequest,
@@ -43,9 +42,8 @@ class ExplainService:
     async def _explain(self, request: pb.ExplainRequest) -> Encoded:
         if not request.name and not request.node_id:
             raise InvalidRequest("give a key (an ask, an allocation or an application), a node, or both")
-        small = self._managers.reader.size <= SMALL
-        ask = self._managers.questions.ask if small else self._managers.questions.ask_apart
-        found = await ask(lambda: self._explain_subject(request))
+        size = self._managers.reader.size
+        found = await self._managers.questions.ask_about(size, lambda: self._explain_subject(request))
         if found is None:
             where = f"partition {request.partition or 'default'!r}"
             self._require_place(request)

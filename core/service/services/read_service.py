@@ -25,7 +25,6 @@ from kornel.core.service.events.refusals import Refusal, RefusalKeeper, RefusalK
 from kornel.core.service.machine.loop_time import in_turns
 from kornel.core.service.managers.health import HealthKeeper
 from kornel.core.service.managers.managers import Managers
-from kornel.core.service.runner.questions import SMALL
 from kornel.core.service.streams.presence import Presence
 from kornel.core.service.wire.status_codes import (
     InvalidRequest,
@@ -181,9 +180,8 @@ class ReadService:
             raise InvalidRequest(f"by is {request.by!r}, not one of {', '.join(filter(None, _WAITS_BY))}")
         most = _page_size(request.limit, _USUAL_FOUND, _MOST_WAITS, "limit")
         test = _make_test(pb.ListApplicationsRequest(queue=request.queue, user=request.user))
-        questions = self._managers.questions
-        ask = questions.ask if self._reader.size <= SMALL else questions.ask_apart
-        return Encoded(await ask(lambda: _find_waits(views, test, named, most).SerializeToString()))
+        answer = partial(_find_waits, views, test, named, most)
+        return Encoded(await self._managers.questions.ask_about(self._reader.size, answer))
 
     async def _nodes(self, request: pb.ListNodesRequest) -> pb.ListNodesResponse:
         views, size = self._views_of(request.partition), _page_size(request.page_size, _USUAL, _MOST)
@@ -381,8 +379,8 @@ def _find_waits(
     test: Callable[[ApplicationSummary], bool],
     named: Callable[[ApplicationSummary], str],
     most: int,
-) -> pb.ListWaitsResponse:
-    """Returns *most* of those that have waited longest; *named* gives the name of an application's group."""
+) -> bytes:
+    """Returns *most* of those that have waited longest, encoded; *named* gives the name of an application's group."""
     waiting = [each for each in views.application_summaries() if each.asks and test(each)]
     groups: dict[str, list[ApplicationSummary]] = {}
     for each in sorted(waiting, key=attrgetter("oldest_ask_ns")):
@@ -390,7 +388,7 @@ def _find_waits(
     shown = list(islice(groups.items(), most))
     obstacles = views.explain(FirstBlockers(tuple(longest[0].oldest_ask for _, longest in shown))) or ()
     waits = [_encode_wait(*group, obstacle) for group, obstacle in zip(shown, obstacles, strict=True)]
-    return pb.ListWaitsResponse(waits=waits, wait_count=len(groups))
+    return pb.ListWaitsResponse(waits=waits, wait_count=len(groups)).SerializeToString()
 
 
 def _encode_wait(name: str, longest: list[ApplicationSummary], obstacle: Blocker | None) -> pb.Wait:

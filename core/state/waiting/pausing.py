@@ -3,9 +3,9 @@ victims were to leave for it there, or when it was to start there (preemption.md
 
 The node is left out until it or the ask is another one, for at least 15 s and at most ten minutes. For an ask that
 depends on other placements, those on other nodes may decide as well: where any was made or has ended since, the pause
-is 15 s at first, and doubles with each further no there. A start that failed
-and an answer that did not come may be due to chance, so those pauses begin with a second, and double with each further
-failure there. Afterwards the node is tried last for this ask.
+is 15 s at first, and doubles with each further no there. A start that failed and an answer that did not come may be due
+to chance, so those pauses begin with a second, and double with each further failure there. Afterwards the node is tried
+last for this ask.
 """
 
 from __future__ import annotations

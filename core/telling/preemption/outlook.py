@@ -53,11 +53,6 @@ class ReadingIndex(VictimIndex):
             checked = self._checked[leaf] = super().rank_leaf(leaf)
         return checked
 
-    def drop_ranking(self, leaf: Queue) -> None:
-        """Drops the ranking of *leaf*, because a supposition has changed it."""
-        self._leaves.pop(leaf, None)
-        self._checked.pop(leaf, None)
-
 
 def _find_unit_outlook(unit: GangUnit) -> PreemptionOutlook:
     """Returns the result of the last attempt of a gang that is placed as a whole, because no victims leave for one
