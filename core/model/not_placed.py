@@ -34,6 +34,9 @@ class NotPlaced(NamedTuple):
 KEPT: Final = 32
 """The most texts kept for each ask; if a shim keeps answering with new ones, the oldest are dropped."""
 
+LONGEST_SHARED: Final = 1_000
+"""The longest text of a shared entry, which outlives its asks: a text about a thousand types may have a megabyte."""
+
 
 class Failure(NamedTuple):
     """One reason, with the number of times that it occurred."""
@@ -49,7 +52,7 @@ Failures = tuple[Failure, ...]
 
 def add_failure(known: Failures, message: str, now_ns: int, times: int = 1) -> Failures:
     """Returns *known* with *message* counted so many *times* more."""
-    if not known and times == 1:
+    if not known and times == 1 and len(message) <= LONGEST_SHARED:
         return _share_first(message, now_ns)
     before = sum([each.times for each in known if each.message == message])
     others = [each for each in known if each.message != message] if before else known

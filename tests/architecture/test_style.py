@@ -119,7 +119,7 @@ BOUNDS = {
     "core/journal": Bounds(0, 0, 0, 4, 0, 5_867),
     "core/laws": Bounds(0, 0, 0, 5, 0, 578),
     "core/metrics": Bounds(0, 0, 0, 6, 0, 1_900),
-    "core/model": Bounds(0, 0, 0, 2, 0, 4_261),
+    "core/model": Bounds(0, 0, 0, 2, 0, 4_264),
     "core/policies": Bounds(0, 0, 0, 3, 0, 2_600),
     "core/preemption": Bounds(0, 0, 0, 3.1, 0, 17_102),
     "core/process": Bounds(0, 0, 0, 5, 0, 1_766),
