@@ -18,7 +18,7 @@ from kornel.core.model.nodes import Node
 from kornel.core.model.not_placed import NotPlaced
 from kornel.core.model.queues import Queue
 from kornel.core.model.shapes import holds_pairs
-from kornel.core.policies.claim_order import Dues, owing_queues, rank_below
+from kornel.core.policies.claim_order import Dues, list_lent, owing_queues, rank_below
 from kornel.core.policies.guarantees import project_usage
 from kornel.core.policies.queue_order import fair_share
 from kornel.core.state.asks import group_domains
@@ -46,9 +46,11 @@ def find_lent_node(state: PartitionState, ask: Allocation, why: NotPlaced) -> No
     pairs, saved = ask.shape.pairs, state.reserving.saved
     # Few nodes have the room, and most lack the first type already.
     t, least = pairs[0] if pairs else (0, 0)
-    roomy = [claim.node for claim in saved if claim.node.free[t] >= least]
-    enough = {node: None for node in roomy if holds_pairs(node.free, pairs)}
-    found = [node for node in enough if node in state.node_order and lends_room(state, node, ask)]
+    others, dues = (claim for claim in saved if claim.ask is not ask), Dues(state.guarantee_mode)
+    roomy = [claim for claim in others if claim.node.free[t] >= least and holds_pairs(claim.node.free, pairs)]
+    lent = list_lent(ask, roomy, dues)
+    nodes = (node for node in dict.fromkeys(claim.node for claim in lent) if node in state.node_order)
+    found = [node for node in nodes if lends_room(state, node, ask, dues)]
     # A member of a group that requires a domain takes the place only where the others are, or have theirs.
     among = None if ask.spec.topology is None or not found else group_domains.nodes_on_loan(state, ask)
     found = found if among is None else [node for node in found if node in among]
