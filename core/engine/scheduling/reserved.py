@@ -156,7 +156,7 @@ def _may_use(state: PartitionState, other: Reservation, reservation: Reservation
     ask, node = other.ask, reservation.node
     if other.node is node or ask.reservation is not other or ask.place is AskPlace.HELD or ask.spec.required_node:
         return False
-    return comes_before(ask, reservation.waiter) and lends_room(state, node, ask, Dues(state.guarantee_mode))
+    return comes_before(ask, reservation.waiter) and lends_room(node, ask, Dues(state.guarantee_mode))
 
 
 def _may_stay(state: PartitionState, reservation: Reservation) -> bool:

@@ -136,14 +136,14 @@ def wake_borrowers(state: PartitionState, node: Node, dues: Dues | None = None) 
             ask = waiter.first_ask() if isinstance(waiter, AskGroup) else waiter.ask
             rank = ask.application, ask.spec.priority
             if rank not in known:
-                known[rank] = lends_room(state, node, ask, dues)
+                known[rank] = lends_room(node, ask, dues)
             if known[rank]:
                 _try_again(state, waiter)
     if state.waiting_for_domain and any(amount > 0 for amount in most):
         _wake_borrowers_in_domains(state, node, saved, most, dues)
     for shape in [shape for shape in state.refused if holds_pairs(most, shape.pairs)]:
         elsewhere = [asks for nodes, asks in state.refused[shape].items() if node.node_id not in nodes]
-        for ask in [ask for asks in elsewhere for ask in asks if lends_room(state, node, ask, dues)]:
+        for ask in [ask for asks in elsewhere for ask in asks if lends_room(node, ask, dues)]:
             resume_refused(state, ask)
     _wake_borrowing_gangs(state, saved, most, dues)
 
@@ -171,7 +171,7 @@ def _wake_borrowers_in_domains(
             continue
         ask = waiter.first_ask() if isinstance(waiter, AskGroup) else waiter.ask
         if ask.reservation in saved:  # Its own claim counts for it.
-            if lends_room(state, node, ask, dues):
+            if lends_room(node, ask, dues):
                 _try_again(state, waiter)
             continue
         # All of one standing may pass the same holders.
@@ -242,18 +242,26 @@ def _leaves_that_may_pass(room: WaitingRoom, claim: Reservation | LimitClaim, du
                 left.append((child, may_come_first, may_owe))
 
 
-def lends_room(state: PartitionState, node: Node, ask: Allocation, dues: Dues) -> bool:
+def lends_room(node: Node, ask: Allocation, dues: Dues) -> bool:
     """Tells whether *node* has room for *ask* if it uses what is saved there for those whom it may pass, whatever the
     shim has refused."""
-    claims = node.claims
-    if claims is None or not holds_pairs(node.free, ask.shape.pairs):
-        return False
+    return count_lent(node, ask, dues) > 0
+
+
+def count_lent(node: Node, ask: Allocation, dues: Dues) -> int:
+    """Returns for how many asks such as *ask* there is room on *node* if they use what is saved there for those whom it
+    may pass; with devices, for one at most; 0: nothing is lent."""
+    claims, shape = node.claims, ask.shape
+    if claims is None or not holds_pairs(node.free, shape.pairs):
+        return 0
     saved = claims.list_saved()
     lent = list_lent(ask, [claim for claim in saved if claim.ask is not ask], dues)
     if not lent:
-        return False
+        return 0
     room = claims.open_room(node.free, [*lent, *(claim for claim in saved if claim.ask is ask)])
-    return holds_pairs(room, ask.shape.pairs) and node.has_devices(ask.shape.devices, ask, lent)
+    if not holds_pairs(room, shape.pairs) or not node.has_devices(shape.devices, ask, lent):
+        return 0
+    return 1 if shape.devices else min((room[t] // amount for t, amount in shape.pairs if amount), default=1)
 
 
 def _wake_for_domain(state: PartitionState, node: Node) -> None:
