@@ -120,9 +120,9 @@ class Queue:
         self.rooms: dict[WaitingRoom, None] = {}
         """The waiting rooms in which somebody below it takes turns."""
         self.turns: dict[Allocation | AskGroup, tuple[Any, ...]] = {}
-        """The asks of a leaf that depend on other placements and found a node, until the shim has judged them, each
-        with its place in the order of the leaf, behind which nobody is placed meanwhile; of groups that found the line
-        full, the first ones."""
+        """The asks of a leaf that depend on other placements and wait until the shim has judged them, and groups of
+        such asks that found the line full. Each has its place in the order of the leaf, behind which nobody is placed
+        meanwhile."""
         self.set_back = False
         """Tells whether nobody in a leaf is tried for now, because the first stands behind one of ``turns``."""
         self.newcomers: KeyedHeap[Application] | None = None

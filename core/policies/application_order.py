@@ -26,18 +26,12 @@ def usage_shares(application: Application, without: Pairs = ()) -> tuple[float, 
             real[t] -= amount
     if not guaranteed:
         return tuple(sorted(map(float, filter(None, real)), reverse=True))
-    shares = [
-        amount / guaranteed[t] if t in guaranteed else float(amount)
-        for t, amount in enumerate(real)
-        if amount
-    ]
+    shares = [amount / guaranteed[t] if t in guaranteed else float(amount) for t, amount in enumerate(real) if amount]
     shares.sort(reverse=True)
     return tuple(shares)
 
 
-def application_turn_key(
-    application: Application, rank: float | None = None, without: Pairs = ()
-) -> tuple[Any, ...]:
+def application_turn_key(application: Application, rank: float | None = None, without: Pairs = ()) -> tuple[Any, ...]:
     """Returns the sort key of *application* among those of its leaf that have asks left to try, by its rank (or by
     *rank*) and the policy of the leaf, as if it did not hold the amounts *without*; the smallest comes first."""
     properties = application.queue.properties

@@ -52,9 +52,7 @@ class Judge(DrivenCore):
         self.speaks = True
         super().__init__(QUEUES % ("enabled" if self.by_priority else "disabled"))
         awaits = dice.random() < 0.4
-        self.apply(
-            AttachCallbacks(RM, predicates=True, timeout_ns=TIMEOUT_NS, awaits_placements=awaits)
-        )
+        self.apply(AttachCallbacks(RM, predicates=True, timeout_ns=TIMEOUT_NS, awaits_placements=awaits))
         for name in NODES:
             self.node(name, {"vcore": dice.randint(1, 6)})
         for name, leaf in APPLICATIONS.items():

@@ -53,7 +53,7 @@ def place_vetted(state: PartitionState, ask: Allocation, node: Node, now_ns: int
             pools.member_placed(state, ask, now_ns)
         return
     if ask.dependent:
-        if dependence.is_line_full(state.callbacks) and not dependence.leave_place(state.callbacks, ask):
+        if dependence.is_line_full(state.callbacks) and not dependence.take_place(state.callbacks, ask):
             waiter = ask.reservation or ask.group
             assert waiter is not None, "an ask that found a node waits in line or by its reservation"
             park_for_turn(state, waiter)
@@ -182,8 +182,8 @@ def _apply_answer(state: PartitionState, ask: Allocation, refused: Mapping[str, 
 
 
 def _ask_further(state: PartitionState, ask: Allocation, refused: Mapping[str, str], now_ns: int) -> bool:
-    """Holds *ask*, whose turn it is until all nodes with room are judged, on another one, and lines it up again. Returns
-    whether there is one."""
+    """Holds *ask*, whose turn lasts until all nodes with room are judged, on another one, and lines it up again.
+    Returns whether there is one."""
     if ask.reservation is not None or NO_ANSWER in refused.values():
         return False
     found = finding.find_node(state, ask)

@@ -160,7 +160,18 @@ class ClassedLine:
 class WaitingRoom:
     """The groups and reservations that wait for room for asks of one shape."""
 
-    __slots__ = ("_key_of", "at_once", "awake", "branches", "chances", "groups", "last_chance_ns", "line", "set_back", "shape")
+    __slots__ = (
+        "_key_of",
+        "at_once",
+        "awake",
+        "branches",
+        "chances",
+        "groups",
+        "last_chance_ns",
+        "line",
+        "set_back",
+        "shape",
+    )
 
     def __init__(self, shape: Shape, key_of: TurnKey) -> None:
         self._key_of = key_of

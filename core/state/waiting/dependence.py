@@ -9,10 +9,10 @@ of the line is open and the shim has the last placement in place. Until then tha
 awaits placements itself is asked the next question at once, with the name of the unsettled placement, which saves a
 round trip for each one.
 
-Nobody who comes later in the order of its leaf passes an ask that waits only for its turn: as long as an ask of a leaf is
-in line, about to be judged, or found the line full, the leaf offers the cycle nobody behind it (``Queue.turns``), and
-inside a leaf the first in order has the first turn. A shim that does not react within its timeout holds nobody up: until
-it answers about the line again, everybody passes.
+Nobody who comes later in the order of its leaf passes an ask that waits only for its turn. As long as an ask of a leaf
+is in line, is being judged, or found the line full, the leaf offers the cycle nobody behind it (``Queue.turns``), and
+of those in line, the first of a leaf has its first turn. A shim that does not react within its timeout holds nobody
+up: until it does, everybody passes.
 
 The shim may also say in an answer that the answer depends on placements. It counts if all placements were in place when
 the shim judged, which the core knows from the number of placements made before it sent the question; otherwise the ask
@@ -31,7 +31,6 @@ from kornel.core.domain.commands import PlacementKey
 from kornel.core.domain.effects import PlacementVoid
 from kornel.core.model.allocations import Allocation, AskGroup
 from kornel.core.model.callbacks import UNSETTLED, Callbacks, Inquiry, LinedUp
-from kornel.core.model.queues import Queue
 from kornel.core.policies.application_order import ask_turn_key
 from kornel.core.state.partition_state import PartitionState
 from kornel.core.state.waiting.rooms import bring_forward
@@ -51,7 +50,7 @@ def is_line_full(callbacks: Callbacks) -> bool:
     return len(callbacks.line) >= LONGEST_LINE
 
 
-def leave_place(callbacks: Callbacks, ask: Allocation) -> bool:
+def take_place(callbacks: Callbacks, ask: Allocation) -> bool:
     """Takes the last of its leaf out of the line if *ask* comes before it. Returns whether there is one."""
     turns = ask.queue.turns
     lined = [each for each in callbacks.line if each.inquiry.ask in turns]
@@ -64,8 +63,8 @@ def leave_place(callbacks: Callbacks, ask: Allocation) -> bool:
 
 
 def make_way(callbacks: Callbacks, ask: Allocation) -> bool:
-    """Takes those of its leaf out of the line who stand behind *ask*, whose turn it is, and hold room where it may still
-    run. Returns whether there are any."""
+    """Takes those of its leaf out of the line who stand behind *ask*, whose turn it is, and hold room where it may run.
+    Returns whether there are any."""
     turns, refused = ask.queue.turns, ask.refused or ()
     if ask not in turns:
         return False

@@ -18,7 +18,7 @@ shim refuses everywhere.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any, Final
 
 from kornel.core.domain.application_states import AppState
@@ -89,18 +89,6 @@ def _offer_leaf(leaf: Queue) -> None:
         if siblings is None or queue in siblings.members:
             return
         siblings.add(queue)
-
-
-def set_leaf_back(leaf: Queue, awake: Iterable[WaitingRoom]) -> None:
-    """Tries nobody of *leaf*, here and of those in rooms that are *awake*, until :func:`bring_forward`."""
-    for room in awake:
-        if leaf in room.branches:
-            room.step_back(leaf)
-    for queue in leaf.lineage():
-        if queue.siblings is None or (queue is not leaf and queue.order.members):
-            break
-        queue.siblings.discard(queue)
-    leaf.step_back()
 
 
 def bring_forward(leaf: Queue) -> None:

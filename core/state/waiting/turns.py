@@ -13,7 +13,7 @@ from kornel.core.model.queues import Queue
 from kornel.core.model.users import Account
 from kornel.core.state.partition_state import PartitionState
 from kornel.core.state.waiting.dependence import find_first_judged
-from kornel.core.state.waiting.rooms import activate_group, find_no_room, note_short, set_leaf_back
+from kornel.core.state.waiting.rooms import activate_group, find_no_room, note_short
 
 
 def first_group(state: PartitionState) -> AskGroup | None:
@@ -40,7 +40,7 @@ def first_group(state: PartitionState) -> AskGroup | None:
             return offered
         group = min(groups if offered is None else [offered, *groups], key=turn_of_group)
         if queue.turns and find_first_judged(state.callbacks, group.first_ask()) is not None:
-            set_leaf_back(queue, rooms)
+            _set_back(queue, rooms)
             if queue.parent is None:
                 return None
             continue
@@ -48,6 +48,18 @@ def first_group(state: PartitionState) -> AskGroup | None:
             activate_group(group)
         if group in application.order:
             return group
+
+
+def _set_back(leaf: Queue, rooms: list[WaitingRoom]) -> None:
+    """Tries nobody of *leaf*, nor those of it in *rooms* that are awake, until :func:`~rooms.bring_forward`."""
+    for room in rooms:
+        if leaf in room.branches:
+            room.step_back(leaf)
+    for queue in leaf.lineage():
+        if queue.siblings is None or (queue is not leaf and queue.order.members):
+            break
+        queue.siblings.discard(queue)
+    leaf.step_back()
 
 
 def rank_of(application: Application, rooms: list[WaitingRoom]) -> float:
