@@ -31,6 +31,7 @@ BLOCK = re.compile(r"^```console\n\$ (kornel [^\n]*)\n(.*?)^```$", re.MULTILINE 
 CHANGING = (
     (re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ(?: \([^)]*\))?"), "TIME"),
     (re.compile(r"\b(?:\d+(?:d|h|m|s))+\b"), "AGE"),
+    (re.compile(r"(?:-|\bAGE) +AGE$", re.MULTILINE), "SOME TIME  AGE"),
     (re.compile(r"\b[0-9A-F]{12,}\b"), "CHECKSUM"),
     (re.compile(r"\b(nightly-worker|notes-kernel|shop-server)-\d+(?:\.r\d+)?"), r"\1-N"),
     (re.compile(r"\bworker-[0-3]\b"), "worker-N"),
@@ -39,7 +40,8 @@ CHANGING = (
     (re.compile(r"^core \S+, ", re.MULTILINE), "core VERSION, "),
     (re.compile(r" {2,}"), "  "),
 )
-"""What is another time, another count of tries, another name or another width with each run."""
+"""What is another time, another count of tries, another name or another width with each run, or has not begun: a claim
+stalls only where it keeps somebody back."""
 
 
 def environment(address: str) -> dict[str, str]:

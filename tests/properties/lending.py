@@ -17,17 +17,23 @@ LOWEST, HIGHEST = -(2**31), 2**31 - 1
 
 
 def may_use(
-    state: PartitionState, ask: Allocation, holder: Allocation, *, before: bool = True, pairs: Pairs = ()
+    state: PartitionState,
+    ask: Allocation,
+    holder: Allocation,
+    *,
+    before: bool = True,
+    repaired: bool = False,
+    pairs: Pairs = (),
 ) -> bool:
     """Whether *ask* may use what is saved for *holder*. Not *before*: after it has been placed, when what its queues
-    held at the time is not known, and a guarantee that it fits counts as owed. *pairs*: what *holder* saves below a
-    limit."""
+    held at the time is not known, and a guarantee that it fits counts as owed. *repaired*: it repaired a gang then, of
+    which nobody may be missing now. *pairs*: what *holder* saves below a limit."""
     hold = state.gangs.hold_of(holder)
     if hold is not None and hold.by_age:
         pairs = tuple(sum_amounts(hold.members).items())
     holder = stands_for(state, holder)
     holder_is_owed = owed_by(state, holder, before=True, pairs=pairs)
-    if is_ahead(state, ask, holder):
+    if is_ahead(state, ask, holder, repaired=repaired):
         only_repairs = not is_ahead(state, ask, holder, repairs=False)
         if not only_repairs or owed_by(state, ask, before=before) or not holder_is_owed:
             return True
@@ -80,9 +86,11 @@ def _waits_longer(one: Allocation, other: Allocation) -> bool:
     return since[0] < since[1]
 
 
-def is_ahead(state: PartitionState, ask: Allocation, other: Allocation, *, repairs: bool = True) -> bool:
+def is_ahead(
+    state: PartitionState, ask: Allocation, other: Allocation, *, repairs: bool = True, repaired: bool = False
+) -> bool:
     """Whether *ask* is more important where its way to the root meets that of *other*, or as important and the only
-    one that *repairs* a gang."""
+    one that *repairs* a gang, or *repaired* it when it was placed."""
     ways = ask.queue.path.split("."), other.queue.path.split(".")
     shared = 0
     while all(len(way) > shared for way in ways) and ways[0][shared] == ways[1][shared]:
@@ -91,17 +99,24 @@ def is_ahead(state: PartitionState, ask: Allocation, other: Allocation, *, repai
     inside = ask.application is other.application
     if not inside and not meeting.properties.sort_by_priority:
         return False
-    own, others = _seen_from(state, ask, ways[0], shared), _seen_from(state, other, ways[1], shared)
+    own = _seen_from(state, ask, ways[0], shared, repairs=repaired or repairs_gang(ask))
+    others = _seen_from(state, other, ways[1], shared, repairs=repairs_gang(other))
     if not repairs or own[0] != others[0]:
         return own[0] > others[0]
     return own[1] and not others[1]
 
 
-def _seen_from(state: PartitionState, ask: Allocation, way: list[str], shared: int) -> tuple[int, bool]:
-    """The priority of *ask* as seen from there, and whether it is seen that it repairs a gang: a fence hides it."""
-    priority = ask.spec.priority
+def repairs_gang(ask: Allocation) -> bool:
+    """Whether members of its gang are missing."""
     members = ask.application.members.get(ask.spec.task_group)
-    repairs = members is not None and members.short > 0
+    return members is not None and members.short > 0
+
+
+def _seen_from(
+    state: PartitionState, ask: Allocation, way: list[str], shared: int, *, repairs: bool
+) -> tuple[int, bool]:
+    """The priority of *ask* as seen from there, and whether it is seen that it *repairs* a gang: a fence hides it."""
+    priority = ask.spec.priority
     for length in range(len(way), shared, -1):
         properties = state.queues[".".join(way[:length])].properties
         if properties.priority_policy is PriorityPolicy.FENCE:

@@ -8,7 +8,7 @@ without whom all members would find places, though not the same ones.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 
 import pytest
 from hypothesis import example, given, settings
@@ -59,22 +59,24 @@ def test_spreading_members_counts_as_work_of_a_step(monkeypatch: pytest.MonkeyPa
     """For each set of victims two thousand tries to spread the members may be made, which is too much for one slice."""
     done: list[int] = []
     monkeypatch.setattr(gang_packing, "STEPS_AT_ONCE", 10)
-    go_on, take_steps = gang_packing._Spread.take_steps, gang_packing.Packing.take_steps
+    place_members, take_steps = gang_packing._Spread.place_members, gang_packing.Packing.take_steps
 
-    def counted(spread: gang_packing._Spread) -> bool:
+    def counted(spread: gang_packing._Spread) -> Iterator[None]:
         before = spread.work
-        ended = go_on(spread)
+        for _ in place_members(spread):
+            done.append(spread.work - before)
+            yield
+            before = spread.work
         done.append(spread.work - before)
-        return ended
 
-    def bounded(packing: gang_packing.Packing) -> bool:
+    def bounded(packing: gang_packing.Packing, steps: Iterator[None]) -> bool:
         done.clear()
-        ended = take_steps(packing)
+        ended = take_steps(packing, steps)
         assert sum(done[:-1]) < 10
         assert all(work <= 10 for work in done)
         return ended
 
-    monkeypatch.setattr(gang_packing._Spread, "take_steps", counted)
+    monkeypatch.setattr(gang_packing._Spread, "place_members", counted)
     monkeypatch.setattr(gang_packing.Packing, "take_steps", bounded)
     most = 0
     for seed in range(60):

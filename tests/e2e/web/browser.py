@@ -86,7 +86,7 @@ class Visit:
 
     def check(self) -> None:
         """Fails if something went wrong that nobody expected."""
-        assert self.complaints == []
+        assert self.complaints == [], self.complaints
         assert self.hosts == {urlsplit(self.url).netloc}
 
 
@@ -121,7 +121,12 @@ async def visit(
             await _forget_visits(page, url)
         found = Visit(page, url)
         page.on(
-            "console", lambda said: found.complaints.append(said.text) if said.type in ("error", "warning") else None
+            "console",
+            lambda said: (
+                found.complaints.append(f"{said.text} {said.location['url']}")
+                if said.type in ("error", "warning")
+                else None
+            ),
         )
         page.on("pageerror", lambda error: found.complaints.append(str(error)))
         page.on("request", lambda request: found.hosts.add(urlsplit(request.url).netloc))

@@ -89,9 +89,11 @@ async def test_ten_questions(browser: Browser, tmp_path: Path) -> None:
         day = datetime.fromtimestamp(cluster.core.clock.now_ns() / 1e9, UTC).strftime("%Y-%m-%d")
         url = f"http://{cluster.core.server.rest_address}/"
         async with visit(browser, url, timezone_id="UTC") as shown:
-            # The history of a core whose clock stands still is looked at from the time that this clock shows.
-            await shown.page.clock.set_system_time(cluster.core.clock.now_ns() / 1e9 + 1)
-            await shown.page.reload()
+            # The history of a core whose clock stands still is looked at from the time that this clock shows. While
+            # the page's clock is put in, it shows 1970 for a moment, so no page may be there that asks for anything.
+            await shown.page.goto("about:blank")
+            await shown.page.clock.install(time=cluster.core.clock.now_ns() / 1e9 + 1)
+            await shown.page.goto(url)
             reader, page = Reader(shown), shown.page
             panel = page.locator("#panel")
 

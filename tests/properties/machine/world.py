@@ -31,7 +31,7 @@ from kornel.core.domain.effects import (
 from kornel.core.engine.engine import Engine
 from kornel.core.model.allocations import Allocation, Reservation
 from kornel.core.state.partition_state import PartitionState
-from tests.properties.lending import may_use, stands_for
+from tests.properties.lending import may_use, repairs_gang, stands_for
 from tests.properties.machine import books, gangs, plans, waiting
 from tests.properties.machine.contract import Contract
 from tests.properties.machine.journal import APPLY, CYCLE, END, PREEMPT, Call
@@ -57,6 +57,8 @@ class _Before(NamedTuple):
     swaps: dict[str, dict[str, frozenset[str]]]
     saved: dict[str, Allocation]
     """The asks for which room is saved, and nobody leaves, each with the one by whose importance this is judged."""
+    repairing: frozenset[str]
+    """The asks that repair a gang."""
 
 
 class World:
@@ -180,6 +182,7 @@ class World:
             {s.name: counted(s) for s in partitions},
             {s.name: swapping(s) for s in partitions},
             {r.ask.key: stands_for(s, r.ask) for s in partitions for r in s.reservations.values() if r.comes_last},
+            frozenset(name for s in partitions for name, ask in s.requests.items() if repairs_gang(ask)),
         )
 
     def _known(self, before: _Before) -> Known:
@@ -196,7 +199,7 @@ class World:
             for state in self.states():
                 placed = state.requests.get(name)
                 if holder in saved and placed is not None and saved[holder].application.queue.path in state.queues:
-                    return may_use(state, placed, saved[holder], before=False)
+                    return may_use(state, placed, saved[holder], before=False, repaired=name in before.repairing)
             return False
 
         def quota() -> Callable[[Allocated, bool], str | None]:

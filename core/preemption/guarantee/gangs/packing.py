@@ -107,25 +107,25 @@ class Packing:
         self._work = 0
         self._rested_at = 0
         self.exhaustive = True
-        self._search: Iterator[None] = iter(())
 
-    def walk(self) -> None:
-        """Begins the walk."""
-        self._search = self._search_classes()
+    def walk(self) -> Iterator[None]:
+        """Returns the steps of the walk."""
+        return self._search_classes()
 
-    def give_back_from(self, victims: Collection[Allocation]) -> None:
-        """Begins to give back whoever of *victims*, single tasks of a plan that was found otherwise, is not needed if
-        members run elsewhere."""
-        self._search = self._try_walk([c for part in self._pool for c in sorted(part) if c[4] in victims])
+    def give_back_from(self, victims: Collection[Allocation]) -> Iterator[None]:
+        """Returns the steps that give back whoever of *victims*, single tasks of a plan that was found otherwise, is
+        not needed if members run elsewhere."""
+        return self._try_walk([c for part in self._pool for c in sorted(part) if c[4] in victims])
 
-    def take_steps(self) -> bool:
-        """Takes some steps. Returns whether the search has ended."""
+    def take_steps(self, steps: Iterator[None]) -> bool:
+        """Takes some of *steps*, which the caller keeps: a walk that kept them itself would refer to itself. Returns
+        whether the search has ended."""
         until = self._work + STEPS_AT_ONCE
         while self._work < until:
             if self._work >= MOST_WORK:
                 self.exhaustive = False
                 return True
-            if next(self._search, self) is self:
+            if next(steps, self) is self:
                 return True
         return False
 
@@ -212,13 +212,12 @@ class Packing:
         if max(base, default=0) > 0 or not self._could_fit(rooms):
             return None
         spread = _Spread(self._groups, rooms, self._bound, self._devices, self._all_leaving(victims))
-        while True:
-            before = spread.work
-            ended = spread.take_steps()
-            self._work += spread.work - before
-            if ended:
-                break
+        counted = 0
+        for _ in spread.place_members():
+            self._work += spread.work - counted
+            counted = spread.work
             yield
+        self._work += spread.work - counted
         if spread.cut_short or (self._devices is not None and self._devices.cut_short):
             self.exhaustive = False
         return spread.places
@@ -417,20 +416,11 @@ class _Spread:
         """The work done so far."""
         self._rested_at = 0
         self.cut_short = False
-        self._search = self._place_next(0, 0)
 
-    def take_steps(self) -> bool:
-        """Takes some steps. Returns whether the search has ended."""
-        try:
-            next(self._search)
-        except StopIteration as end:
-            if end.value:
-                self.places = self._list_places()
-            return True
-        return False
-
-    def _list_places(self) -> dict[Allocation, Node]:
-        return {ask: node for (_, _, ask), node in zip(self._turns, self._chosen, strict=True)}
+    def place_members(self) -> Iterator[None]:
+        """Looks for the places. Pauses after some work."""
+        if (yield from self._place_next(0, 0)):
+            self.places = {ask: node for (_, _, ask), node in zip(self._turns, self._chosen, strict=True)}
 
     def _place_next(self, turn: int, start: int) -> Generator[None, None, bool]:
         """Tries all nodes for the member whose *turn* has come, and then for the next ones. Pauses after some work, and

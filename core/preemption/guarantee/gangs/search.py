@@ -34,12 +34,13 @@ from kornel.core.policies.bound_groups import Bound, bind_groups
 from kornel.core.policies.gang_nodes import Candidates, Members, take_places
 from kornel.core.policies.view import PartitionView
 from kornel.core.preemption.entitlement import Entitlement, fence_root, find_entitlement
-from kornel.core.preemption.gang_losses import find_whole_gangs, is_bound
-from kornel.core.preemption.guarantee.gangs.devices import DevicesBeside, assign_devices, want_devices
+from kornel.core.preemption.gang_losses import find_whole_gangs
+from kornel.core.preemption.guarantee.gangs.devices import want_devices
 from kornel.core.preemption.guarantee.gangs.domains import NO_DOMAINS, Way, WayFinder
 from kornel.core.preemption.guarantee.gangs.packing import Packing, is_small, key_of_plan
 from kornel.core.preemption.guarantee.gangs.paper import Paper
 from kornel.core.preemption.guarantee.gangs.reach import NODES_AT_ONCE, Reach
+from kornel.core.preemption.guarantee.gangs.spare import Freed, drop_spare_victims
 from kornel.core.preemption.guarantee.rules.allowances import Terms
 from kornel.core.preemption.guarantee.rules.candidates import Candidates as VictimCandidates
 from kornel.core.preemption.guarantee.rules.candidates import full_order
@@ -49,7 +50,7 @@ from kornel.core.preemption.guarantee.search.planner import KIND, Within, plan_p
 from kornel.core.preemption.guarantee.search.prospects import KnownProspects
 from kornel.core.preemption.plan import GangPlan, PreemptionPlan, Refusal
 from kornel.core.preemption.walk import Candidate, walk_over
-from kornel.core.state.records.victim_index import VictimIndex, age_of, reluctance_of
+from kornel.core.state.records.victim_index import VictimIndex, reluctance_of
 from kornel.shared.readable_amounts import format_count
 
 MOST_STEPS: Final = 20_000
@@ -59,8 +60,6 @@ MOST_TIES: Final = 2
 """The most ways that are tried although they cannot have fewer victims than the best one."""
 
 NO_DEVICES: Final = Refusal(Outcome.NO_NODE, "the devices are not left beside those of the other members")
-
-UNJUSTIFIED: Final = Refusal(Outcome.NO_NODE, "allocations would leave only for a type that no guarantee covers")
 
 Refused = Mapping[Allocation, frozenset[str]]
 """The nodes on which each member may not run."""
@@ -134,6 +133,8 @@ class GangSearch:
         self._ties = MOST_TIES
         """The number of ways that are still tried although they have no fewer victims than the best one."""
         self._packing: Packing | None = None
+        self._steps: Iterator[None] = iter(())
+        """The steps of the walk for all members."""
         self._walked = False
         """Tells whether the walk for all members has begun."""
         self._cut_short = False
@@ -143,8 +144,9 @@ class GangSearch:
         self._closest = 0, ""
         """The most places that any way had, and the reason why it had no more."""
         self._greedy: GangPlan | None = None
-        self._dropping: Iterator[GangPlan | Refusal | None] | None = None
-        """The search for victims that are not needed, while it is under way."""
+        self._dropping: Iterator[Sequence[PreemptionPlan] | Refusal | None] | None = None
+        """The search for victims that are not needed, while it is under way. Like ``_steps`` it does not refer to this
+        search, so that a search that is dropped is freed at once."""
 
     def is_about(self, members: Sequence[Allocation], refused: Refused) -> bool:
         """Tells whether the search is for these *members*, unchanged, and the same refused nodes."""
@@ -192,7 +194,7 @@ class GangSearch:
                 if self._greedy is None or find_whole_gangs(self._greedy.victims):
                     self._begin_walk(self._packing)
                 else:
-                    self._packing.give_back_from(self._greedy.victims)
+                    self._steps = self._packing.give_back_from(self._greedy.victims)
                 return None
             self._cut_short = self._cut_short or self._should_walk()
         return self._give_answer()
@@ -260,21 +262,17 @@ class GangSearch:
     def _end_way(self, view: GangView, index: VictimIndex) -> bool:
         """Keeps the result of the present way if it is the best so far. Returns whether that is done; if not, the
         caller has to call again."""
-        if self._failure is None:
-            if self._dropping is None:
-                self._found = list(self._walk_nodes(view, index, self._found))
-                self._dropping = self._drop_spare_victims(view)
-            plan = next(self._dropping)
-            if plan is None:
-                return False
-            self._dropping = None
+        places = self._drop_spare_victims(view, index) if self._failure is None else self._failure
+        if places is None:
+            return False
+        self._dropping = None
         way, self._way = self._way, None
         if self._failure is None:
-            if isinstance(plan, Refusal):
-                self._failure = plan
-                self._closest = self._closest[0], self._closest[1] or plan.detail
-            elif plan is not None and (self._greedy is None or _key_of(plan) < _key_of(self._greedy)):
-                self._greedy = plan
+            if isinstance(places, Refusal):
+                self._failure = places
+                self._closest = self._closest[0], self._closest[1] or places.detail
+            else:
+                self._keep_better(tuple(places))
         elif len(self._found) >= self._closest[0]:
             assert way is not None, "the caller has looked"
             if len(self._found) > self._closest[0] or not self._closest[1]:
@@ -412,57 +410,28 @@ class GangSearch:
         refused = self._refused.get(ask, frozenset())
         return lambda node: node.node_id not in refused
 
-    def _drop_spare_victims(self, view: GangView) -> Iterator[GangPlan | Refusal | None]:
-        """Yields the plan that was found without the victims that are not needed to free all that has to be freed (law
-        8), or a refusal if one of the others would leave only for a type that no guarantee covers; before that ``None``
-        after some work, as often as necessary."""
-        assert self._fence is not None, "set when the search began"
-        entitled = self._find_entitlement(view)
-        if isinstance(entitled, Refusal):
-            yield entitled  # Something has changed since the search began.
-            return
-        ledger = _Freed(self._whole, self._fence, entitled, self._found)
-        order = {
-            victim: (reluctance_of(victim), adjusted, age_of(victim), victim.key)
-            for place in self._found
-            for victim, adjusted in zip(place.victims, place.adjusted, strict=True)
-        }
-        spare: set[Allocation] = set()
-        devices = DevicesBeside([(p.ask, p.node) for p in self._found], order, view.given_up)
-        for parts in reversed(_join_gangs(sorted(order, key=order.__getitem__))):
-            if ledger.can_do_without(parts):
-                if devices.may_stay(parts):
-                    ledger.take_out(parts)
-                    spare.update(parts)
-                if devices.is_tired():
-                    yield None
-        if not ledger.all_owed:
-            kept = [victim for victim in order if victim not in spare]
-            for parts in _join_gangs(kept):
-                if not self._is_justified(parts, kept, ledger, view):
-                    yield UNJUSTIFIED
-                    return
-                if want_devices(self._members):
-                    yield None
-        places = tuple(place.drop_victims(spare) for place in self._found)
-        if devices.chosen:
-            places = tuple(replace(place, devices=devices.chosen.get(place.ask, place.devices)) for place in places)
-        yield GangPlan(KIND, self._whole.application, places, self._fence, self.mends, self._cut_short)
+    def _drop_spare_victims(self, view: GangView, index: VictimIndex) -> Sequence[PreemptionPlan] | Refusal | None:
+        """Returns the places found, without the victims that are not needed, or why they do not stand; ``None``: the
+        caller has to call again."""
+        if self._dropping is None:
+            self._found = list(self._walk_nodes(view, index, self._found))
+            assert self._fence is not None, "set when the search began"
+            entitled = self._find_entitlement(view)
+            if isinstance(entitled, Refusal):
+                return entitled  # Something has changed since the search began.
+            ledger = Freed(self._whole, self._fence, entitled, self._found)
+            self._dropping = drop_spare_victims(tuple(self._found), ledger, view.given_up)
+        return next(self._dropping)
 
-    def _is_justified(
-        self, parts: Sequence[Allocation], victims: Sequence[Allocation], ledger: _Freed, view: GangView
-    ) -> bool:
-        """Tells whether *parts*, of *victims*, are needed for something that they may leave for, or for devices."""
-        if ledger.needs(parts):
-            return True
-        if not want_devices(self._members):
-            return False
-        rest = [victim for victim in victims if victim not in parts]
-        return assign_devices([(place.ask, place.node) for place in self._found], rest, view.given_up) is None
+    def _keep_better(self, places: tuple[PreemptionPlan, ...]) -> None:
+        assert self._fence is not None, "set when the search began"
+        plan = GangPlan(KIND, self._whole.application, places, self._fence, self.mends, self._cut_short)
+        if self._greedy is None or _key_of(plan) < _key_of(self._greedy):
+            self._greedy = plan
 
     def _advance_packing(self, view: GangView, index: VictimIndex) -> GangPlan | Refusal | None:
         assert self._packing is not None, "the caller has looked"
-        if not self._packing.take_steps():
+        if not self._packing.take_steps(self._steps):
             return None
         other = self._packing.make_plan(mends=self.mends)
         if other is not None and (self._greedy is None or _key_of(other) < _key_of(self._greedy)):
@@ -482,7 +451,7 @@ class GangSearch:
 
     def _begin_walk(self, packing: Packing) -> None:
         self._walked = True
-        packing.walk()
+        self._steps = packing.walk()
 
     def _give_answer(self) -> GangPlan | Refusal:
         if self._greedy is not None:
@@ -492,69 +461,6 @@ class GangSearch:
         if self._cut_short:
             detail += "; not all ways were tried"
         return Refusal(Outcome.GANG_INCOMPLETE, detail, anywhere=self._anywhere, cut_short=self._cut_short)
-
-
-class _Freed:
-    """The amounts that have to be freed for a plan, by place, and the amounts that its victims free."""
-
-    def __init__(
-        self, whole: Allocation, fence: Queue, entitled: Entitlement, places: Sequence[PreemptionPlan]
-    ) -> None:
-        needs = Needs(whole, fence, entitled)
-        self._types = needs.types
-        self._scopes = needs.scopes
-        self._base = needs.base.copy()
-        """The amounts still missing in queues and guarantees; below 0: the surplus that is freed."""
-        self.all_owed: Final = all(needs.owed)
-        """Tells whether a guarantee covers each type that the gang asks for."""
-        self._owed = {t for t, owed in zip(needs.types, needs.owed, strict=True) if owed}
-        self._path = set(whole.queue.lineage())
-        self._nodes: dict[Node, dict[int, int]] = {}
-        for place in places:
-            lack = self._nodes.get(place.node)
-            if lack is None:
-                room = place.node.beside
-                lack = self._nodes[place.node] = {t: -room[t] for t, _ in whole.shape.pairs}
-            for t, amount in place.ask.shape.pairs:
-                lack[t] += amount
-        for place in places:
-            self._count_freed(place.victims, -1)
-
-    def can_do_without(self, victims: Sequence[Allocation]) -> bool:
-        """Tells whether everything that has to be freed would be freed without *victims*."""
-        self._count_freed(victims, 1)
-        met = max(self._base, default=0) <= 0 and all(max(lack.values()) <= 0 for lack in self._nodes.values())
-        self._count_freed(victims, -1)
-        return met
-
-    def needs(self, victims: Sequence[Allocation]) -> bool:
-        """Tells whether something that *victims* may leave for would not be freed without them."""
-        declared = {
-            t for v in victims for queue in v.queue.lineage() if queue not in self._path for t in queue.guaranteed
-        }
-        types = self._owed | declared
-        self._count_freed(victims, 1)
-        missed = any(amount > 0 and t in types for t, amount in zip(self._types, self._base, strict=True)) or any(
-            amount > 0 and t in types for lack in self._nodes.values() for t, amount in lack.items()
-        )
-        self._count_freed(victims, -1)
-        return missed
-
-    def take_out(self, victims: Sequence[Allocation]) -> None:
-        """Stop counting *victims*."""
-        self._count_freed(victims, 1)
-
-    def _count_freed(self, victims: Sequence[Allocation], sign: int) -> None:
-        for victim in victims:
-            amounts = victim.shape.amounts
-            lack = self._nodes.get(victim.node) if victim.node is not None else None
-            if lack is not None:
-                for t in lack:
-                    lack[t] += sign * amounts.get(t, 0)
-            lineage = victim.queue.lineage()
-            for i, (t, scope) in enumerate(zip(self._types, self._scopes, strict=True)):
-                if t in amounts and (scope is None or scope in lineage):
-                    self._base[i] += sign * amounts[t]
 
 
 def _key_of(plan: GangPlan) -> tuple[bool, bool, bool, int, int]:
@@ -569,13 +475,6 @@ def _worst_first(victims: Sequence[Candidate]) -> list[tuple[int, int, int, int,
 def _open_nodes(domain: Domain) -> list[Node]:
     """Returns the nodes of *domain* that accept new allocations, in the order of the partition."""
     return sorted([node for node in domain.nodes if node.schedulable], key=lambda node: (node.score, node.node_id))
-
-
-def _join_gangs(victims: Sequence[Allocation]) -> list[tuple[Allocation, ...]]:
-    """Returns *victims* as groups: each victim alone, but the members of a gang that leaves as a whole together."""
-    whole = find_whole_gangs(victims)
-    parts = ((victim,) if not is_bound(victim) else whole.get(victim.application, (victim,)) for victim in victims)
-    return list(dict.fromkeys(parts))
 
 
 def _stand_for_all(members: Sequence[Allocation]) -> Allocation:
