@@ -30,7 +30,7 @@ from tests.oracles.claims.checks import Finding
 from tests.oracles.claims.scene import Application, Claim, Node, Queue, Scene, Task, Waiter
 from tests.oracles.plain_limits import WrittenLimit
 from tests.properties.claims.course import Course
-from tests.properties.claims.random_worlds import World, random_world, small_worlds
+from tests.properties.claims.random_worlds import WITH_RACKS, World, random_world, small_worlds
 
 NOW = 1_000
 
@@ -121,6 +121,9 @@ ROW_8 = scene((A,), [4], (), GANG, minimum=4)
 ROW_9 = scene(AB, [4], FULL, GANG, minimum=4)
 ROW_17 = scene((A,), [Node("n0", {"v": 4}, drained=True)], (), [k("low", "a1")], [HELD])
 ROW_23 = scene((q("root.a", 0, 2),), [9], [(k("r0", "a2"), "n0")], [k("high", "a1", 2, 1000), k("low", "a2")])
+SHARED = scene(
+    (q("root", limits=user(2)), A, B), [9], [(k("r0", "a2"), "n0")], [k("high", "a1", 2), k("low", "b1", age=1)]
+)
 ROW_25 = scene((q("root.a", 30), B), [100], [(k("r0", "b1", 22), "n0")], [k("k0", "a1"), k("k1", "b1")])
 LIMITED = (q("root.a", 8, limits=user(2)), B)
 ROW_1 = scene(LIMITED, [4], [*FULL[:3], (k("r9", "a1"), "n0")], [k("k0", "a1"), k("low", "a2")], [FIRM])
@@ -143,6 +146,22 @@ BOUND_LINE = scene(
     AB, [4, 2], [*FULL, (k("r4", "b1", 2), "n1")], [k("high", "a1", 4, 1000), k("low", "b1", 2)],
     [Claim("low", firm=False, node="n1")],
 )  # fmt: skip
+RACKS = [Node("n0", {"v": 2}, rack="r0"), Node("n1", {"v": 2}, rack="r1")]
+ROOMY = [Node("n0", {"v": 4}, rack="r0"), RACKS[1]]
+ONE_RACK = {node.name: replace(node, rack="r0") for node in ROOMY}
+
+
+def m(key: str, size: int = 1, **rest: Any) -> Task:
+    """Returns a task whose group requires a rack."""
+    return k(key, "a1", size, in_rack=True, **rest)
+
+
+FOLLOWS = scene((A,), RACKS, [(m("r0"), "n1")], [m("low")])
+FIRST = scene((A,), RACKS, (), [m("low", 2), m("k1", 2)])
+RACK_GANG = scene((A,), RACKS, (), [m("g0", group="g"), m("g1", group="g")], minimum=2)
+RACK_LINE = scene(AB, ROOMY, [*FULL, (k("r4", "b1", 2), "n1")], [m("low", 4)])
+RACK_ROOM = scene((A,), RACKS, (), [m("low"), m("k1")])
+APART = [Claim(f"g{at}", firm=False, node=f"n{at}") for at in range(2)]
 
 TABLE = [
     ("row 2", quiet(checks.find_idle_room), ROW_2, "3 no loan by guarantee", replace(ROW_2, claims=(FIRM,))),
@@ -195,6 +214,8 @@ TABLE = [
         ROW_23, waiting={"low": k("low", "a2"), "high": k("high", "a1", 3, 1000)})),
     ("row 23, young", placed(checks.find_spent_limit, low="n0"), ROW_23, "3 limit not saved", replace(
         ROW_23, waiting={"low": k("low", "a2"), "high": k("high", "a1", 2, 1000, age=1)})),
+    ("row 23, share", placed(checks.find_spent_limit, low="n0"), replace(
+        SHARED, running={"r0": (k("r0", "b1"), "n0")}), "3 limit not saved", SHARED),
     ("row 25", placed(checks.find_queue_passed, k1="n0"), ROW_25, "4 order of queues", replace(
         ROW_25, running={"r0": (k("r0", "a1", 30), "n0")})),
     ("row 1", told("r0"), ROW_1, "2 victims against a limit", replace(ROW_1, claims=())),
@@ -213,6 +234,30 @@ TABLE = [
     ("repair", placed(checks.find_passed_over, k0="n0"), REPAIRS, "7 repair", replace(REPAIRS, short={})),
     ("equal asks", placed(checks.find_equal_passed, young="n0"), EQUAL, "4 equal asks", replace(
         EQUAL, waiting={"old": k("old", "a1", age=9, priority=-1), "young": k("young", "a1", age=5)})),
+    ("rack of others", placed(checks.find_wrong_rack, low="n0"), FOLLOWS, "T in another rack", replace(
+        FOLLOWS, running={"r0": (m("r0"), "n0")})),
+    ("rack for all", placed(checks.find_wrong_rack, low="n0"), FIRST, "T in a full rack", replace(
+        FIRST, nodes=ONE_RACK)),
+    ("rack of a gang", placed(checks.find_wrong_rack, g0="n0", g1="n1"), RACK_GANG, "T in several racks", replace(
+        RACK_GANG, nodes=ONE_RACK)),
+    ("rack of victims", lambda at: list(checks.find_astray_victims(at, at.waiters()[0], "n0")), FOLLOWS,
+        "2 victims in a wrong rack", replace(FOLLOWS, running={"r0": (m("r0"), "n0")})),
+    ("rack of victims for all", lambda at: list(checks.find_astray_victims(at, at.waiters()[0], "n0")), replace(
+        FIRST, running={"r0": (k("r0", "a2"), "n0")}), "2 victims in a wrong rack", replace(
+        FIRST, running={"r0": (k("r0", "a2"), "n0")}, nodes=ONE_RACK)),
+    ("claim in a rack", quiet(checks.find_hopeless_claims), replace(FOLLOWS, claims=(HELD,)), "2 claim in another rack",
+        replace(FOLLOWS, claims=(HELD,), nodes=ONE_RACK)),
+    ("claim in a small rack", quiet(checks.find_hopeless_claims), replace(FIRST, claims=(HELD,)),
+        "2 claim in a small rack", replace(FIRST, claims=(HELD,), nodes=ONE_RACK)),
+    ("claim in no rack", quiet(checks.find_hopeless_claims), replace(
+        FOLLOWS, claims=(HELD,), running={}, nodes={"n0": Node("n0", {"v": 4})}), "2 claim in no rack", replace(
+        FOLLOWS, claims=(HELD,), running={})),
+    ("places in racks", quiet(checks.find_hopeless_claims), replace(RACK_GANG, claims=APART),
+        "2 places in several racks", replace(RACK_GANG, claims=APART, nodes=ONE_RACK)),
+    ("line in a rack", quiet(checks.find_idle_line), RACK_LINE, "5 no room saved", replace(
+        RACK_LINE, nodes={node.name: replace(node, rack="") for node in ROOMY})),
+    ("room in a rack", quiet(checks.find_idle_room), RACK_ROOM, "3 idle room", replace(
+        RACK_ROOM, nodes={node.name: replace(node, capacity={"v": 1}) for node in RACKS})),
     ("unrest", lambda at: list(checks.find_unrest(at, NOW - 500)), LINE, "5 never quiet", replace(LINE, now=NOW - 490)),
 ]  # fmt: skip
 
@@ -238,17 +283,23 @@ SITUATIONS = {
     60: ("a gang waits as a unit", "a gang comes again"),
 }  # fmt: skip
 """By the least number of worlds of 600, what must be there in as many."""
+IN_RACKS = {
+    15: ("move with a claim",), 60: ("a rack is required", "a unit requires a rack", "a saved claim in a rack"),
+}  # fmt: skip
+"""The same for worlds with racks."""
 BATCH = 30
 
 
-@pytest.mark.parametrize("worlds", mark_rest_long((BATCH, 600)))
-def test_worlds_are_rich(worlds: int) -> None:
+@pytest.mark.parametrize(
+    ("first", "worlds"), [(0, BATCH), *(pytest.param(at, 600, marks=pytest.mark.long) for at in (0, WITH_RACKS))]
+)
+def test_worlds_are_rich(first: int, worlds: int) -> None:
     """Rules meet in enough worlds that a fault in one of them shows."""
     seen: Counter[str] = Counter()
-    for number in range(worlds):
+    for number in range(first, first + worlds):
         seen += Course(random_world(number)).play().seen
-    slack = worlds < 600
-    rare = {w: seen[w] for least, ws in SITUATIONS.items() for w in ws if seen[w] < least * worlds // 600 - slack}
+    wanted, slack = IN_RACKS if first else SITUATIONS, worlds < 600
+    rare = {w: seen[w] for least, ws in wanted.items() for w in ws if seen[w] < least * worlds // 600 - slack}
     assert not rare
 
 
@@ -259,7 +310,7 @@ def test_a_world_depends_on_its_number_alone() -> None:
 
 PARTS = 5
 PART = 100
-NUMBERS = range(2500)
+NUMBERS = [*range(1700), *range(WITH_RACKS, WITH_RACKS + 800)]
 
 
 @pytest.fixture(scope="module")
@@ -278,7 +329,7 @@ def test_small_worlds_are_played_by_the_rule(part: int, small: list[World]) -> N
     [
         0, 129, 538, 563, 582, 824, 899, 1005, 1084, 1147, 1171, 1229, 1311, 1371, 1384, 1498, 1695, 1745, 2010, 3087,
         3097, 3449, 3634, 3676, 3721, 3814, 3819, 4079, 5471, 5532, 5544, 5638, 30262, 30381, 30518, 30915, 31485,
-        6136, 7048, 7077, 50678,
+        6136, 7048, 7077, 7227, 50678, 100020, 100076, 100166, 100291, 100303, 100602, 100769, 101743, 102074,
     ],
 )  # fmt: skip
 def test_worlds_in_which_core_or_judge_once_erred_are_played_by_the_rule(number: int) -> None:
@@ -286,8 +337,8 @@ def test_worlds_in_which_core_or_judge_once_erred_are_played_by_the_rule(number:
 
 
 def lend_nothing(patch: pytest.MonkeyPatch) -> None:
-    for module in (waking, loans):
-        patch.setattr(module, "lends_room", lambda *_: False)
+    patch.setattr(waking, "lends_room", lambda *_: False)
+    patch.setattr(loans, "count_lent", lambda *_: 0)
 
 
 def lend_to_everybody(patch: pytest.MonkeyPatch) -> None:

@@ -483,6 +483,7 @@ def _occupy_node(state: PartitionState, spec: AllocationSpec, shape: Shape, now_
     vacate_node(state, spec.key)
     node.book_foreign(spec.key, shape.pairs, ForeignLoad(spec, shape, _created_ns(spec, now_ns)))
     state.foreign[spec.key] = node
+    state.changes += 1
     state.node_order.refresh_node(node)
     eviction.review_claims(state, node, now_ns)
 

@@ -25,7 +25,7 @@ from kornel.core.state.asks import group_domains
 from kornel.core.state.asks.savings import end_excess, review_savings
 from kornel.core.state.partition_state import PartitionState
 from kornel.core.state.waiting import turns
-from kornel.core.state.waiting.waking import lends_room, wake_borrowers
+from kornel.core.state.waiting.waking import count_lent, wake_borrowers
 
 _WITHOUT_ROOM: Final = frozenset(
     {Unschedulable.NO_FITTING_NODE, Unschedulable.NO_FITTING_DOMAIN, Unschedulable.REFUSED_BY_PREDICATE}
@@ -48,10 +48,12 @@ def find_lent_node(state: PartitionState, ask: Allocation, why: NotPlaced) -> No
     t, least = pairs[0] if pairs else (0, 0)
     roomy = [claim.node for claim in saved if claim.node.free[t] >= least]
     enough = {node: None for node in roomy if holds_pairs(node.free, pairs)}
-    found = [node for node in enough if node in state.node_order and lends_room(state, node, ask)]
-    # A member of a group that requires a domain takes the place only where the others are, or have theirs.
-    among = None if ask.spec.topology is None or not found else group_domains.nodes_on_loan(state, ask)
-    found = found if among is None else [node for node in found if node in among]
+    lent = {node: count for node in enough if node in state.node_order and (count := count_lent(state, node, ask))}
+    # A member of a group that requires a domain takes the place only where the others are, or have theirs, or where it
+    # saves room itself, because the first of them starts there.
+    own = ask.reservation.node if ask.reservation is not None and ask.reservation.by_age else None
+    among = group_domains.nodes_on_loan(state, ask, lent) if lent else lent
+    found = [node for node in lent if node in among or node is own]
     allowed = [node for node in found if node.node_id not in (ask.refused or ())]
     if found and not allowed:
         return NotPlaced(Unschedulable.REFUSED_BY_PREDICATE)

@@ -37,7 +37,7 @@ def exceeded_limit(state: PartitionState, ask: Allocation) -> NotPlaced | None:
     application, pairs = ask.application, ask.shape.pairs
     limited: NotPlaced | None = None
     if application.state is _ACCEPTED:
-        gate = admission.may_run(state, application)
+        gate = admission.may_run(state, application, ask.spec.priority)
         if isinstance(gate, Queue):
             limited = NotPlaced(Unschedulable.APPLICATION_LIMIT, queue=gate)
         elif gate is not None:

@@ -7,7 +7,7 @@ so that nothing is kept that could be wrong later. Rules: docs/topology.md.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from kornel.core.domain.commands import AllocationSpec
 from kornel.core.domain.reasons import Unschedulable
@@ -134,23 +134,36 @@ def nodes_for_victims(state: PartitionState, ask: Allocation) -> list[Node] | No
     which all members find room once there is one more place. Otherwise a victim would leave for one member where the
     others have no room. What members save by age is no room yet.
     """
-    return _nodes_of_domains(state, ask, count_missing(ask) + _count_savers(state, ask), saved=False)
-
-
-def nodes_on_loan(state: PartitionState, ask: Allocation) -> list[Node] | None:
-    """Returns the nodes on which *ask* may use room that is saved for others; ``None``: on any. They are those of
-    :func:`nodes_for_victims`, or of the domains where others of its group save room."""
-    return _nodes_of_domains(state, ask, count_missing(ask))
-
-
-def _nodes_of_domains(state: PartitionState, ask: Allocation, missing: int, *, saved: bool = True) -> list[Node] | None:
-    """Returns the nodes of the domains where members of the group of *ask* are, or else of those with room for one less
-    than *missing*; ``None``: the group requires no domain. *saved*: as for :func:`count_taken`."""
-    found = open_domains(state, ask, missing, saved=saved)
+    found = open_domains(state, ask, count_missing(ask) + _count_savers(state, ask), saved=False)
     if found is None:
         return None
     domains, wanted = found
     return [node for domain in domains if not wanted or room_in(domain, ask) >= wanted - 1 for node in domain.nodes]
+
+
+def nodes_on_loan(state: PartitionState, ask: Allocation, lent: Mapping[Node, int]) -> Collection[Node]:
+    """Returns the nodes of *lent* on which *ask* may use room that is saved for others, who lend it enough there for so
+    many of its size: all, unless its group requires a domain; otherwise those of the domains where others of it run, or
+    hold or save room, or which have room for all who wait, with what is lent."""
+    missing, savers = count_missing(ask), _count_savers(state, ask)
+    found = _lent_in_domains(ask, lent, open_domains(state, ask, missing))
+    if not found and savers:  # What members save keeps none of them from room for all in another domain.
+        found = _lent_in_domains(ask, lent, open_domains(state, ask, missing + savers, saved=False))
+    return found
+
+
+def _lent_in_domains(
+    ask: Allocation, lent: Mapping[Node, int], allowed: tuple[list[Domain], int] | None
+) -> Collection[Node]:
+    if allowed is None:
+        return lent
+    domains, wanted, shape = set(allowed[0]), allowed[1], ask.shape
+    homes = {node: domain for node in lent for domain in node.domains if domain in domains}
+    rooms = {domain: room_in(domain, ask) for domain in homes.values()} if wanted else {}
+    for node, domain in homes.items() if wanted else ():
+        if node.node_id not in (ask.refused or ()):
+            rooms[domain] += max(0, lent[node] - count_on_node(node, shape.pairs, shape.devices))
+    return [node for node, domain in homes.items() if not wanted or rooms[domain] >= wanted]
 
 
 def open_domains(

@@ -34,9 +34,8 @@ from kornel.core.state.waiting.rooms import UNSERVED, activate_group
 def may_save(state: PartitionState, ask: Allocation) -> bool:
     """Tells whether all limits would let *ask* be placed now, beside everything that is saved for others of the same
     queues, users and groups."""
-    if finding.exceeded_limit(state, ask) is not None or not ledger.saving_is_sound(ask, ask.shape.pairs):
-        return False
-    return has_slot(state, ask)
+    admitted = finding.exceeded_limit(state, ask) is None and ledger.saving_is_sound(ask, ask.shape.pairs)
+    return admitted and has_slot(state, ask)
 
 
 def may_look_around(ask: Allocation) -> bool:
@@ -125,6 +124,7 @@ def review_savings(state: PartitionState, node: Node) -> None:
     for reservation in node.claims.list_saved() if node.claims is not None else ():
         ask, by_age = reservation.ask, reservation.by_age
         sound = unchanged or (can_save(node, ask, kept) if by_age else could_ever_hold(node, ask))
+        sound = sound and (not by_age or find_homes(state, ask)(node))
         # While the shim is asked about the holder, it counts in its limits already.
         if not sound or (ask.place is not AskPlace.HELD and finding.exceeded_limit(state, ask) is not None):
             end_reservation(state, reservation, requeue=True)

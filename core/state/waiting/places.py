@@ -77,15 +77,16 @@ def resume_waiting(state: PartitionState, ask: Allocation) -> None:
 
 
 def resume_refused(state: PartitionState, ask: Allocation) -> None:
-    """Puts *ask*, which was refused everywhere, back to wait, because something has changed for it."""
+    """Puts *ask* back to wait if it was refused everywhere, because something has changed for it."""
+    if ask.place is not AskPlace.REFUSED:
+        return  # It has followed another one that requires a domain together with it.
     move_ask(state, ask, AskMove.FORGIVE)
     resume_waiting(state, ask)
 
 
 def offer_attempt(state: PartitionState, ask: Allocation) -> None:
     """Lets *ask* try to preempt in the next cycle, once placement has had its turn."""
-    if ask.place is AskPlace.REFUSED:
-        resume_refused(state, ask)
+    resume_refused(state, ask)
     if ask.group is not None:
         ask.group.attempt_is_due(ask)
         activate_group(ask.group)
@@ -110,11 +111,10 @@ def offer_to_others(state: PartitionState, ask: Allocation) -> None:
         for other in list(application.asks.values()):
             if other is ask or other.spec.topology is None or not stand_together(other.spec, spec):
                 continue
-            if other.reservation is not None:
-                if other.reservation.parked_at is state.waiting_for_domain:
-                    look_again(state, other.reservation)
-            elif other.place is AskPlace.REFUSED:
+            if other.reservation is None:
                 resume_refused(state, other)
+            elif other.reservation.parked_at is state.waiting_for_domain:
+                look_again(state, other.reservation)
 
 
 def refused_asks(state: PartitionState) -> Iterator[Allocation]:

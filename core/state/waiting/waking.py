@@ -248,15 +248,23 @@ def _leaves_that_may_pass(room: WaitingRoom, claim: Reservation | LimitClaim, du
 def lends_room(state: PartitionState, node: Node, ask: Allocation) -> bool:
     """Tells whether *node* has room for *ask* if it uses what is saved there for those whom it may pass, whatever the
     shim has refused."""
-    claims = node.claims
-    if claims is None or not holds_pairs(node.free, ask.shape.pairs):
-        return False
+    return count_lent(state, node, ask) > 0
+
+
+def count_lent(state: PartitionState, node: Node, ask: Allocation) -> int:
+    """Returns for how many asks such as *ask* there is room on *node* if they use what is saved there for those whom it
+    may pass; with devices, for one at most; 0: nothing is lent."""
+    claims, shape = node.claims, ask.shape
+    if claims is None or not holds_pairs(node.free, shape.pairs):
+        return 0
     saved = claims.list_saved()
     lent = list_lent(ask, [claim for claim in saved if claim.ask is not ask], state.guarantee_mode)
     if not lent:
-        return False
+        return 0
     room = claims.open_room(node.free, [*lent, *(claim for claim in saved if claim.ask is ask)])
-    return holds_pairs(room, ask.shape.pairs) and node.has_devices(ask.shape.devices, ask, lent)
+    if not holds_pairs(room, shape.pairs) or not node.has_devices(shape.devices, ask, lent):
+        return 0
+    return 1 if shape.devices else min((room[t] // amount for t, amount in shape.pairs if amount), default=1)
 
 
 def _wake_for_domain(state: PartitionState, node: Node) -> None:

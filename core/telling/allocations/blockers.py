@@ -3,7 +3,7 @@
 Placement stops at the first blocker; this module names all of them, so that users do not remove one only to find the
 next. Blockers that waiting can never end come first; then they are in the order in which placement checks them
 (application, user and group, queues from the leaf to the root, reservation, nodes); within a level the greatest
-shortage comes first.
+shortage comes first, but nodes that could never hold the ask come behind those that could.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from kornel.core.state.records.missing_shares import missing_share
 from kornel.core.state.waiting.dependence import find_first_judged
 from kornel.core.state.waiting.gathering import find_least, minimum_members, minimum_of
 from kornel.core.state.waiting.rooms import UNSERVED
-from kornel.core.telling.allocations.explanation import Blocker, BlockerKind, Level, Shortage
+from kornel.core.telling.allocations.explanation import PERMANENT, Blocker, BlockerKind, Level, Shortage
 from kornel.core.telling.claims.claim_views import describe_claim, describe_own_claim
 from kornel.core.telling.nodes.device_blockers import describe_lack, measure_lack
 from kornel.core.telling.nodes.domain_blockers import describe_domains, domain_blockers, requires_domain
@@ -67,7 +67,8 @@ def find_blockers(state: PartitionState, ask: Allocation) -> tuple[tuple[Blocker
 def find_first_blocker(
     state: PartitionState, ask: Allocation, on_nodes: dict[Shape, tuple[Blocker, ...]]
 ) -> Blocker | None:
-    """Returns what keeps *ask* from being placed first of all; of obstacles on nodes the one on most nodes.
+    """Returns what keeps *ask* from being placed first of all; of obstacles on nodes that could hold it, the one on
+    most of them.
 
     Nodes are looked at only if nothing else comes first, and once for each shape, of which *on_nodes* keeps the
     blockers from one ask to the next.
@@ -89,7 +90,7 @@ def find_first_blocker(
         if alike:
             on_nodes[ask.shape] = found
     if found and found[0].level is Level.NODE:
-        return max(found, key=lambda blocker: blocker.nodes)
+        return max(found, key=lambda blocker: (blocker.permanent, blocker.kind not in PERMANENT, blocker.nodes))
     return next(iter(found), None)
 
 
@@ -115,9 +116,10 @@ def _shortfall(ask: Allocation) -> Iterator[Blocker]:
         yield Blocker(BlockerKind.GANG_INCOMPLETE, Level.APPLICATION, application.application_id, detail)
 
 
-def rank_of(blocker: Blocker) -> tuple[bool, int, float, str, str]:
+def rank_of(blocker: Blocker) -> tuple[bool, int, bool, float, str, str]:
     """Returns the key by which blockers are ranked."""
-    return (not blocker.permanent, _LEVELS[blocker.level], -blocker.distance, blocker.kind, blocker.name)
+    vain = blocker.kind in PERMANENT
+    return (not blocker.permanent, _LEVELS[blocker.level], vain, -blocker.distance, blocker.kind, blocker.name)
 
 
 def _application_blockers(ask: Allocation) -> Iterator[Blocker]:

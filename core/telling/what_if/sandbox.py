@@ -51,8 +51,10 @@ MOST_STEPS: Final = 200
 MOST_LOOKS: Final = 10_000
 """The most steps of a search for victims, and the most nodes examined in all of them, before the answer says that it
 was cut short."""
-MOST_SEARCHES: Final = 4
+MOST_SEARCHES: Final = 100
 """The most searches for victims in one answer, because each takes milliseconds in a large cluster."""
+FEW_SEARCHES: Final = 3
+"""The searches without prospects, which take about as long as it takes to make these."""
 MOST_PAUSES: Final = 8
 """The most pauses, due to the limit of one interval, over which one ask is followed."""
 
@@ -74,7 +76,6 @@ class Sandbox:
         self._searches_before = state.preemption_attempts
         self.shim_has_a_say = state.callbacks.predicates or state.callbacks.preemption_predicates
         state.recording = False
-        # Making prospects takes longer than one search without them.
         state.records[GuaranteeRecord].prospects = KnownProspects() if alike else NoProspects()
         state.callbacks.predicates = state.callbacks.preemption_predicates = False
         state.callbacks.open.clear()
@@ -170,6 +171,10 @@ class Sandbox:
                 self.bind(ask, found)
                 yield ask, found
 
+    def find_limit(self, ask: Allocation) -> NotPlaced | None:
+        """Returns the limit that *ask* would exceed now beside what runs and what is claimed; ``None``: none."""
+        return finding.exceeded_limit(self.state, ask)
+
     def bind(self, ask: Allocation, node: Node) -> None:
         """Places *ask* on *node*."""
         placement.bind(self.state, ask, node, self.now_ns)
@@ -209,6 +214,8 @@ class Sandbox:
             return self._attempt_on_required_node(ask, due_ns), due_ns
         if not state.guarantee_preemption:
             return Refusal(Outcome.POLICY_OFF, guarantee.why_off(state)), due_ns
+        if self.searches == FEW_SEARCHES and isinstance(record.prospects, NoProspects):
+            record.prospects = KnownProspects()
         for _ in range(MOST_PAUSES):
             # A leaf that has used up its attempts gets new ones a moment later.
             record.attempts_left.clear()

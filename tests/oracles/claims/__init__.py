@@ -4,6 +4,7 @@ scene   the cluster as a shim and an administrator see it at one moment
 order   who comes before whom, and who is owed a guarantee
 limits  what keeps an ask back that is not room on nodes
 room    what of a node an ask may have
+domains in which racks a group that requires one may stand
 built   which statements of the rule are not judged yet
 checks  one function for each statement of the rule; each returns findings
 

@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from tests.oracles.claims import built
+from tests.oracles.claims.domains import claims_of_others, members_of, nodes_by_rack, racks_of
 from tests.oracles.claims.limits import (
     Bound,
     amounts_refused,
@@ -25,12 +26,13 @@ from tests.oracles.claims.order import (
     is_owed,
     is_owed_against,
     keeps_back,
+    may_have_less,
     priorities,
     repairs_first,
     shown_from_root,
     standing,
 )
-from tests.oracles.claims.room import emptied, find_places, is_usable, open_on
+from tests.oracles.claims.room import emptied, find_nodes, find_places, is_usable, open_on
 from tests.oracles.claims.scene import Claim, Scene, Task, Waiter
 from tests.oracles.rules.world import below, lowest_common
 
@@ -117,7 +119,7 @@ def find_kept_room(
     saved = {claim.key for claim in scene.claims if not claim.firm}
     lent = any(a > open_on(scene, node, t, placed, saved=saved) + _sum(unowned, t) for t, a in task.amounts.items())
     elsewhere = find_places(scene, placed, saved=saved)
-    if lent and not taken and elsewhere and not task.required_node:
+    if lent and not taken and elsewhere and not task.required_node and not claims_of_others(scene, task):
         yield Finding("3 needless loan", scene.now, task.key, here[0].key, f"takes {node}, and {elsewhere} was open")
 
 
@@ -186,7 +188,7 @@ def find_not_inherited(scene: Scene, placed: Waiter, places: Mapping[str, str]) 
 
     The ask needs no further victim on that node, and laws 1 to 7 would have let every victim go that still leaves. A
     place of a unit and a claim of an ask that must run there pass to nobody, and to one that must run there nothing
-    does. Judged for asks no larger than the holder.
+    does. Judged for asks no larger than the holder, and for those that require a rack where others of their group run.
     """
     task = placed.tasks[0]
     unit = scene.applications[task.application].minimums.get(task.group, 0) > 1
@@ -208,6 +210,9 @@ def find_not_inherited(scene: Scene, placed: Waiter, places: Mapping[str, str]) 
         if waiter.since == scene.now or scene.holds(waiter, firm=True):
             continue
         node = places[task.key]
+        theirs = members_of(scene, first)[1].values() if first.in_rack else ()
+        if first.in_rack and racks_of(scene, theirs) != {scene.nodes[node].rack}:
+            continue
         if is_usable(scene, first, node) and not may_be_refused(without, waiter):
             says = f"comes before the holder of the firm claim on {node}, which was placed there"
             yield Finding("4 firm claim not passed", scene.now, waiter.name, task.key, says)
@@ -240,7 +245,8 @@ def find_spent_limit(scene: Scene, placed: Waiter, quiet: Scene) -> Iterator[Fin
     for each limit, in the line of rule 5. That counts as used for those below the same limit that do not come before
     it, with the exceptions of saved claims. Judged for the first in line, if nodes have room for it and it was refused
     by these limits alone at the last *quiet* point too. Below all that refuse it or none: where nothing is free below
-    one of them, it saves nothing below the others.
+    one of them, it saves nothing below the others. Nor does it begin while somebody smaller waits below the limit whom
+    it does not come before, and whose queue has a smaller share (B.7).
     """
     if not built.LIMITS_SAVE or scene.holds(placed, firm=True):
         return
@@ -256,6 +262,8 @@ def find_spent_limit(scene: Scene, placed: Waiter, quiet: Scene) -> Iterator[Fin
         if not all(_has_some(scene, bound, waiter) for bound in refused):
             continue
         rivals = [o for o in scene.waiters() if o.name != waiter.name and any(b.counts(o.application) for b in refused)]
+        if any(_goes_by_share(scene, rival, waiter) for rival in rivals):
+            continue
         if all(_is_earlier(scene, waiter, rival) for rival in rivals):
             says = f"should save below the {shared[0].name}, and {placed.name} got what came free"
             yield Finding("3 limit not saved", scene.now, waiter.name, placed.name, says)
@@ -292,6 +300,54 @@ def find_split_gang(scene: Scene, placed: Waiter) -> Iterator[Finding]:
         yield Finding("6 gang not gathered", scene.now, placed.name, "", says)
 
 
+def find_wrong_rack(
+    scene: Scene, placed: Waiter, places: Mapping[str, str], *, at_once: bool = True
+) -> Iterator[Finding]:
+    """A group that requires a rack stands in one (docs/topology.md, placements).
+
+    Whoever follows others of it goes to a rack of theirs (a firm claim may count, that is not said), and a unit to one
+    together. Otherwise the first goes where there is room for all of its size that wait, or to a rack where one of the
+    group has a claim. Any idle room counts. *at_once*: nobody was placed since it was decided.
+    """
+    task = placed.tasks[0]
+    waits, runs = members_of(scene, task)
+    firm = [claim.node for claim in scene.claims_of(waits) if claim.firm]
+    racks, theirs = racks_of(scene, places.values()), racks_of(scene, [*runs.values(), *firm])
+    if not task.in_rack or "" in theirs:
+        return
+    if "" in racks or (len(racks) > 1 and not runs):
+        yield Finding("T in several racks", scene.now, task.key, "", f"is placed with its group in {sorted(racks)}")
+    elif runs and not racks <= theirs:
+        says = f"is placed in {sorted(racks)}, and its group runs in {sorted(theirs)}"
+        yield Finding("T in another rack", scene.now, task.key, "", says)
+    elif at_once and not runs and not racks & racks_of(scene, [claim.node for claim in scene.claims_of(waits)]):
+        alike = [other for other in waits if other.amounts == task.amounts]
+        if not _has_room(replace(scene, claims=()), alike, *racks):
+            says = f"is placed in {sorted(racks)}, which has no room for all {len(alike)}"
+            yield Finding("T in a full rack", scene.now, task.key, "", says)
+
+
+def find_astray_victims(scene: Scene, asks: Waiter, node: str) -> Iterator[Finding]:
+    """For an ask whose group requires a rack they leave where others of it run or hold room; if nobody does, where all
+    that wait find room once one more place is free (B.10, when victims are told).
+    """
+    task = asks.tasks[0]
+    if not task.in_rack or len(asks.tasks) > 1:
+        return
+    waits, runs = members_of(scene, task)
+    theirs = racks_of(scene, [*runs.values(), *(claim.node for claim in claims_of_others(scene, task))])
+    rack = scene.nodes[node].rack
+    stays = {key: where for key, where in scene.running.items() if key not in scene.leaving}
+    alike = [other for other in waits if other.amounts == task.amounts and other.key != task.key and not other.refused]
+    if theirs - {""}:
+        wrong = "" not in theirs and rack not in theirs
+    else:
+        wrong = not rack or not _has_room(replace(scene, claims=(), running=stays, leaving={}), alike, rack)
+    if wrong:
+        says = f"victims leave on {node} in {rack or 'no rack'}, where its group cannot run"
+        yield Finding("2 victims in a wrong rack", scene.now, task.key, "", says)
+
+
 def find_vain_victims(scene: Scene, asks: Waiter, victims: Collection[str]) -> Iterator[Finding]:
     """Nobody leaves for an ask that its limits keep back (rule 2, when victims are told).
 
@@ -322,20 +378,21 @@ def find_hopeless_claims(scene: Scene) -> Iterator[Finding]:
 
     On a node in service where capacity less foreign load and pods that must run there leaves room; a saved one where
     the shim does not refuse it, while no limit keeps its holder back, and what one account saves is within its limits.
-    Asks that must run somewhere are left out of the latter: each of them may preempt at once.
+    Asks that must run somewhere are left out of the latter: each of them may preempt at once. Who requires a rack holds
+    room in one where the group may stand (B.7).
     """
     for claim in scene.claims:
         holder, task = scene.holder(claim), scene.waiting.get(claim.key)
         if holder is None or task is None or claim.node not in scene.nodes:
             continue
-        for kind, says in _faults(scene, claim, holder, task):
+        for kind, says in (*_faults(scene, claim, holder, task), *_find_rack_faults(scene, claim, holder, task)):
             yield Finding(kind, scene.now, claim.key, "", f"holds {claim.node}, {says}")
 
 
 def _faults(scene: Scene, claim: Claim, holder: Waiter, task: Task) -> Iterator[tuple[str, str]]:
     if scene.nodes[claim.node].drained and task.required_node != claim.node:
         yield "5 claim on a drained node", "which is drained"
-    elif not find_places(_ended(scene, task), Waiter((replace(task, refused=frozenset()),)), among=[claim.node]):
+    elif not find_places(_ended(scene, task), Waiter((_plain(task),)), among=[claim.node]):
         whose = ", of an ask that must run there" if task.required_node else ""
         yield f"2 claim that no end helps{whose}", "which can never hold it"
     if claim.firm:
@@ -366,13 +423,41 @@ def _faults(scene: Scene, claim: Claim, holder: Waiter, task: Task) -> Iterator[
             yield "2 claims above maxapplications", f"and {len(names)} applications of the {bound.name} run or hold"
 
 
+def _find_rack_faults(scene: Scene, claim: Claim, holder: Waiter, task: Task) -> Iterator[tuple[str, str]]:
+    """A unit has all its places in one rack. A single ask saves in a rack where others of its group run or have a firm
+    claim; while there are none, where others of it save; if there are none of these either, in one that could hold all
+    of its size in the group that wait."""
+    if not task.in_rack:
+        return
+    rack = scene.nodes[claim.node].rack
+    if not rack:
+        if not claim.firm:
+            yield "2 claim in no rack", "which is in no rack"
+        return
+    waits, runs = members_of(scene, task)
+    others = claims_of_others(scene, task)
+    if len(holder.tasks) > 1:
+        racks = racks_of(scene, [other.node for other in scene.holds(holder, firm=claim.firm) if other.node])
+        if len(racks) > 1:
+            yield "2 places in several racks", f"and places of the gang are in {sorted(racks)}"
+    elif not claim.firm:
+        firm = [other.node for other in others if other.firm]
+        theirs = racks_of(scene, [*runs.values(), *firm] or [other.node for other in others])
+        alike = [other for other in waits if other.amounts == task.amounts]
+        if theirs and not theirs & {rack, ""}:
+            yield "2 claim in another rack", f"in {rack}, and its group is in {sorted(theirs)}"
+        elif not theirs and not _has_room(emptied(scene), alike, rack):
+            yield "2 claim in a small rack", f"in {rack}, which could never hold all {len(alike)}"
+
+
 def find_idle_line(scene: Scene) -> Iterator[Finding]:
     """Saved claims are made in one line, from those whom nobody comes before, the one that has waited longest first.
 
     So the first in line whom some choice of nodes in service could hold when all others have ended, beside those who
     must run there and whatever is saved, does not stand there, older than 2 s, without room and kept back by nothing
     else: whoever is behind it loses a claim that is in its way under a bound or of its account (rule 5, quiet points).
-    Gangs are judged where nobody saves room on nodes, because one gang of a partition does so at a time.
+    Gangs are judged where nobody saves room on nodes, because one gang of a partition does so at a time. Of equal asks
+    that came together it is enough that one saves; and so it is of a group that requires a rack.
     """
     saved = tuple(claim for claim in scene.claims if claim.node and not claim.firm)
     for waiter in sorted(scene.waiters(), key=lambda w: (w.since, w.name)):
@@ -384,7 +469,12 @@ def find_idle_line(scene: Scene) -> Iterator[Finding]:
             continue
         if scene.holds(waiter, firm=True) or scene.holds(waiter, firm=False):
             continue
-        if any(o.name != waiter.name and not _is_earlier(scene, waiter, o) for o in scene.waiters()):
+        others = [other for other in scene.waiters() if other.name != waiter.name]
+        same = [other for other in others if _comes_with(waiter, other)]
+        if any(not _is_earlier(scene, waiter, other) for other in others if other not in same):
+            continue
+        beside = {other.name for other in same} & {claim.key for claim in scene.claims}
+        if beside or (waiter.in_rack and claims_of_others(scene, waiter.tasks[0])):
             continue
         if may_be_refused(scene, waiter):
             continue
@@ -411,6 +501,23 @@ def find_endless(scene: Scene, slices: int) -> Iterator[Finding]:
 def _ended(scene: Scene, task: Task) -> Scene:
     """Returns *scene* when all have ended for whom *task* may wait: if it must run somewhere, others that must, too."""
     return replace(scene, running={}, claims=()) if task.required_node else emptied(scene)
+
+
+def _plain(task: Task) -> Task:
+    """Returns *task* as if the shim refused it nowhere and it required no rack."""
+    return replace(task, refused=frozenset(), in_rack=False)
+
+
+def _has_room(scene: Scene, tasks: Collection[Task], rack: str) -> bool:
+    """Tells whether there is room for all *tasks* in *rack*, whatever the shim refuses."""
+    nodes = dict(nodes_by_rack(scene)).get(rack, [])
+    return find_nodes(scene, Waiter(tuple(map(_plain, tasks))), (), nodes) is not None if tasks else True
+
+
+def _comes_with(waiter: Waiter, other: Waiter) -> bool:
+    """Tells whether both are single asks that differ in nothing but their keys."""
+    one, two = waiter.tasks[0], other.tasks[0]
+    return len(waiter.tasks) == len(other.tasks) == 1 and replace(two, key=one.key) == one
 
 
 def _equals(task: Task, other: Task) -> bool:
@@ -469,6 +576,12 @@ def _is_earlier(scene: Scene, one: Waiter, other: Waiter) -> bool:
     if comes_before(scene, one, other) or comes_before(scene, other, one):
         return comes_before(scene, one, other)
     return one.since < other.since and shown_from_root(scene, one) >= shown_from_root(scene, other)
+
+
+def _goes_by_share(scene: Scene, one: Waiter, other: Waiter) -> bool:
+    """Tells whether *one* asks for less of some type than *other*, and may go before it by the share of its queue."""
+    smaller = any(one.amount(t) < other.amount(t) for t in other.types())
+    return smaller and not comes_before(scene, other, one) and may_have_less(scene, one, other)
 
 
 def _has_some(scene: Scene, bound: Bound, waiter: Waiter) -> bool:

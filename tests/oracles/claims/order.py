@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from tests.oracles.claims import built
-from tests.oracles.claims.scene import Scene, Waiter
+from tests.oracles.claims.scene import Scene, Task, Waiter
 from tests.oracles.rules.world import ancestors, below, is_inside, lowest_common
 
 LOWEST, HIGHEST = -(2**31), 2**31 - 1
@@ -117,6 +119,36 @@ def standing(scene: Scene, path: str) -> set[bool]:
         scene.sum_running(t, inside) + scene.claimed(t, lambda task: inside(task, "")) < amount
         for t, amount in guarantee_of(scene, path).items()
     }
+
+
+def may_have_less(scene: Scene, one: Waiter, other: Waiter) -> bool:
+    """Tells whether the queue of *one* may have a smaller share than that of *other*, below the queue where they meet.
+
+    What is firmly claimed counts only against *other*: it may have gone since.
+    """
+    common = _meet(scene, one, other)
+    if common in (scene.leaf(one.application), scene.leaf(other.application)):
+        return False
+    ours, theirs = [below(scene.leaf(waiter.application), common)[-1] for waiter in (one, other)]
+    return share_of(scene, ours, scene.sum_running) < share_of(
+        scene, theirs, lambda t, inside: scene.sum_running(t, inside) + scene.claimed(t, lambda task: inside(task, ""))
+    )
+
+
+def share_of(scene: Scene, path: str, sum_up: Callable[[str, Callable[[Task, str], bool]], int]) -> float:
+    """Returns the fair share of the queue *path* (scheduling.md 2.5), of what *sum_up* counts as used."""
+    inside, counted = scene.inside(path), guarantee_of(scene, path)
+    pending = {t for task in scene.waiting.values() if inside(task, "") for t, amount in task.amounts.items() if amount}
+    guaranteed = bool(pending & counted.keys())
+    most = {t: sum(node.capacity.get(t, 0) for node in scene.nodes.values()) for t in scene.types()}
+    for queue in reversed(ancestors(path)):
+        most |= scene.queues[queue].maximum
+    ratios = [0.0]
+    for t in most:
+        of = counted[t] if guaranteed and t in counted else most[t]
+        used = sum_up(t, inside)
+        ratios += [used / of if of > 0 else 1.0] if used > 0 else []
+    return max(ratios) + (not guaranteed)
 
 
 def guarantee_of(scene: Scene, path: str) -> dict[str, int]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import replace
 
+from tests.oracles.claims.domains import claims_of_others, members_of, nodes_by_rack, racks_of
 from tests.oracles.claims.limits import is_kept
 from tests.oracles.claims.scene import Scene, Task, Waiter
 
@@ -58,9 +59,46 @@ def find_places(
 ) -> dict[str, str] | None:
     """Returns a node, *among* these if given, for each task of *waiter* in room that it may have now.
 
-    ``None``: there is no such choice. *saved*: as in :func:`open_on`.
+    ``None``: there is no such choice. *saved*: as in :func:`open_on`. A unit that requires a rack has all its places in
+    one. A single task stands in one of :func:`find_racks`, or where it saves itself: the first of a group starts where
+    it saved room (B.7).
     """
-    left = {(name, t): open_on(scene, name, t, waiter, saved=saved) for name in scene.nodes for t in waiter.types()}
+    if not waiter.in_rack:
+        return find_nodes(scene, waiter, saved, among or scene.nodes)
+    if len(waiter.tasks) > 1:
+        choices = [nodes for _, nodes in nodes_by_rack(scene)]
+    else:
+        racks = find_racks(scene, waiter.tasks[0], saved=saved)
+        choices = [nodes for rack, nodes in nodes_by_rack(scene) if rack in racks]
+        follows = members_of(scene, waiter.tasks[0])[1]
+        choices += [[claim.node] for claim in scene.holds(waiter, firm=False) if claim.node and not follows]
+    for nodes in choices:
+        usable = [name for name in nodes if not among or name in among]
+        found = find_nodes(scene, waiter, saved, usable)
+        if found is not None:
+            return found
+    return None
+
+
+def find_racks(scene: Scene, task: Task, *, saved: Collection[str] = ()) -> set[str]:
+    """Returns the racks in which *task* may be placed now, beyond doubt.
+
+    Those where others of its group run; if nobody does, those with room for all of the group that wait. Whether others
+    of it with a firm claim decide that is not said, nor where it goes if one of them runs in no rack: then none.
+    """
+    waits, runs = members_of(scene, task)
+    if runs:
+        racks = racks_of(scene, runs.values())
+        return set() if "" in racks else racks
+    if any(claim.firm for claim in claims_of_others(scene, task)):
+        return set()
+    group = Waiter(tuple(waits))
+    return {rack for rack, nodes in nodes_by_rack(scene) if find_nodes(scene, group, saved, nodes) is not None}
+
+
+def find_nodes(scene: Scene, waiter: Waiter, saved: Collection[str], among: Collection[str]) -> dict[str, str] | None:
+    """Returns one of the nodes *among* for each task of *waiter* as :func:`find_places` does, whatever their racks."""
+    left = {(name, t): open_on(scene, name, t, waiter, saved=saved) for name in among for t in waiter.types()}
     tasks = sorted(waiter.tasks, key=lambda task: (-sum(task.amounts.values()), task.key))
 
     def place(at: int, chosen: dict[str, str]) -> dict[str, str] | None:
@@ -68,7 +106,7 @@ def find_places(
             return chosen
         task = tasks[at]
         tried = set()
-        for name in among or scene.nodes:
+        for name in among:
             room = tuple(left[name, t] for t in waiter.types())
             if room in tried or not is_usable(scene, task, name):
                 continue

@@ -37,6 +37,8 @@ class Node:
     capacity: Amounts
     foreign: Amounts = field(default_factory=dict)
     drained: bool = False
+    rack: str = ""
+    """The domain in which it stands; empty: none."""
 
 
 @dataclass(frozen=True)
@@ -72,6 +74,8 @@ class Task:
     group: str = ""
     placeholder: bool = False
     refused: frozenset[str] = frozenset()
+    in_rack: bool = False
+    """Tells whether its group, all of its application and task group who say so, has to run in one rack."""
 
 
 @dataclass(frozen=True)
@@ -116,6 +120,10 @@ class Waiter:
     @property
     def required(self) -> bool:
         return any(task.required_node for task in self.tasks)
+
+    @property
+    def in_rack(self) -> bool:
+        return self.tasks[0].in_rack
 
     def amount(self, t: str) -> int:
         return sum(task.amounts.get(t, 0) for task in self.tasks)
@@ -167,6 +175,10 @@ class Scene:
         )
         copy.known = self.known
         return copy
+
+    def types(self) -> list[str]:
+        """Returns the types that nodes have."""
+        return sorted({t for node in self.nodes.values() for t in node.capacity})
 
     def task(self, key: str) -> Task:
         return self.waiting[key] if key in self.waiting else self.running[key][0]
@@ -246,7 +258,7 @@ class Scene:
         least = self.applications[task.application].minimums.get(task.group, 0)
         if least > 1:
             runs = [other.key for other in self.members(task) if other.key in self.running]
-            stays = runs and not self.leaving.keys() & set(runs)
+            stays = set(runs) - self.leaving.keys()
             group = task.application, task.group
             self.short[group] = max(0, min(self.short.get(group, 0) + change, least - len(runs))) if stays else 0
 
@@ -266,6 +278,11 @@ class Scene:
 
     def holds(self, waiter: Waiter, *, firm: bool) -> list[Claim]:
         return [claim for claim in self.claims if claim.key in waiter.keys and claim.firm == firm]
+
+    def claims_of(self, tasks: Iterable[Task]) -> list[Claim]:
+        """Returns what *tasks* claim on nodes."""
+        keys = {task.key for task in tasks}
+        return [claim for claim in self.claims if claim.node and claim.key in keys]
 
     def is_new(self, application: str) -> bool:
         """Tells whether *application* has not begun to run."""

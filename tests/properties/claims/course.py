@@ -12,6 +12,7 @@ from kornel.core.domain import commands, effects
 from kornel.core.domain.commands import AllocationSpec, NodeAction, NodeSpec, TerminationType, UpdateAllocations
 from kornel.core.domain.effects import PredicatesAsked, PreemptionDecided, PreemptionPredicatesAsked, Released
 from kornel.core.domain.resources import Resources
+from kornel.core.domain.topology import TopologyRequest, Wish
 from kornel.core.engine.engine import Engine
 from kornel.core.state.options import EngineOptions
 from tests.oracles.claims import checks
@@ -25,6 +26,7 @@ from tests.properties.claims.random_worlds import START_S, Event, World, configu
 
 RM: Final = "rm"
 PARTITION: Final = "[rm]default"
+IN_RACK: Final = TopologyRequest(Wish.REQUIRED, "rack")
 SECOND: Final = 10**9
 IDLE_STEPS_S: Final = (*[1] * 6, *[4] * 5, 16, 16, 30, 60)
 """How long nothing may happen until a world counts as quiet, step by step."""
@@ -103,7 +105,8 @@ class Course:
         if self.world.asked:
             self._apply(commands.AttachCallbacks(RM, predicates=True, preemption_predicates=True))
         for node in self.world.nodes:
-            self._change_node(NodeSpec(node.name, NodeAction.CREATE, PARTITION, capacity=_amounts(node.capacity)))
+            at = _attributes(node.rack)
+            self._change_node(NodeSpec(node.name, NodeAction.CREATE, PARTITION, at, capacity=_amounts(node.capacity)))
         for task, name in self.world.running:
             if self._revive(task.application):
                 self.scene.running[task.key] = (task, name)
@@ -132,7 +135,7 @@ class Course:
             self._change(event, node.name)
 
     def _change(self, event: Event, name: str) -> None:
-        """Drains, opens or loses the node, or changes its foreign load."""
+        """Drains, opens or loses the node, moves it to another rack, or changes its foreign load."""
         scene, node = self.scene, self.scene.nodes[name]
         if event.what == "lose":
             lost = [task for task, at in scene.running.values() if at == name]
@@ -141,6 +144,9 @@ class Course:
                 self._forget(task.key, lost=True)
             self._change_node(NodeSpec(name, NodeAction.DECOMISSION, PARTITION))
             self.again += [task for task in lost if self.world.recreate or task.group]
+        elif event.what == "move":
+            scene.nodes[name] = replace(node, rack=event.rack)
+            self._change_node(NodeSpec(name, NodeAction.UPDATE, PARTITION, _attributes(event.rack)))
         elif event.what == "foreign":
             scene.nodes[name] = replace(node, foreign=event.amounts or {})
             load = _amounts(event.amounts or {})
@@ -210,6 +216,7 @@ class Course:
                 allow_preempt_other=t.may_preempt,
                 created_s=t.created,
                 required_node=t.required_node,
+                topology=IN_RACK if t.in_rack else None,
             )
             for t in tasks
         ]
@@ -361,6 +368,9 @@ class Course:
             self._find(checks.find_limit_passed(replace(before, claims=kept), placed, most))
             theirs = {task.key: places[task.key] for task in group}
             self._find(checks.find_closed_node(before, placed, theirs))
+            # If the shim was asked, others may have taken the room for the rest of the group meanwhile.
+            at_once = not any(task.key in self.asked for task in group)
+            self._find(checks.find_wrong_rack(before, placed, theirs, at_once=at_once))
             self._find(checks.find_kept_room(replace(before, claims=kept), placed, theirs, moved))
             self._find(checks.find_split_gang(before, placed))
             passed = [finding for check in PASSED_OVER for finding in check(before, placed, theirs)]
@@ -393,6 +403,7 @@ class Course:
             if len(waiter.tasks) > 1 and kept < waiter.keys:
                 waiter = replace(waiter, tasks=tuple(task for task in waiter.tasks if task.key not in kept))
             self._find(checks.find_vain_victims(before, waiter, keys))
+            self._find(checks.find_astray_victims(before, waiter, decisions[0].node_id))
             paths = ancestors(before.leaf(waiter.application))[:-1]
             used = Counter({f"{p}/{t}": before.sum_running(t, before.inside(p)) for p in paths for t in waiter.types()})
             self.allowed |= dict.fromkeys(waiter.keys, used)
@@ -430,6 +441,9 @@ class Course:
             self._count("a gang has lost members", waiter.repairs)
             self._count("the shim refuses an ask", waiter.tasks[0].refused)
             self._count("a required node", waiter.required)
+            self._count("a rack is required", waiter.in_rack)
+            self._count("a unit requires a rack", waiter.in_rack and len(waiter.tasks) > 1)
+            self._count("a saved claim in a rack", waiter.in_rack and scene.holds(waiter, firm=False))
 
     def _count(self, what: str, there: object) -> None:
         if there:
@@ -446,6 +460,10 @@ class Course:
         if self.trace is not None:
             claims = " ".join(f"{claim.key}@{claim.node}{'!' * claim.firm}" for claim in self.scene.claims)
             self.trace(f"{self.scene.now - START_S:>4} {line}  [{claims}]")
+
+
+def _attributes(rack: str) -> tuple[tuple[str, str], ...]:
+    return (("rack", rack),)
 
 
 def _amounts(amounts: Amounts) -> Resources:

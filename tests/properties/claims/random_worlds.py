@@ -13,6 +13,8 @@ from tests.oracles.plain_limits import WrittenLimit
 from tests.oracles.rules.world import Amounts, ancestors
 
 START_S: Final = 1_000
+WITH_RACKS: Final = 100_000
+"""The first number of those whose worlds have racks."""
 PRIORITIES: Final = (0, 0, 0, 1, 5, -1, 1000)
 OWNERS: Final[tuple[tuple[str, tuple[str, ...]], ...]] = (
     ("amy", ("dev",)),
@@ -34,8 +36,8 @@ class Event:
 
     ``ask``: *tasks* come together. ``end``: the task at *number* of those that run, or of those of the application
     *name*, ends; ``follow``: its owner asks for another. ``withdraw``: the one that waits. ``again``: the real tasks of
-    the gang *name* end and come again; ``break``: one of them does. ``drain``, ``open``, ``lose``, ``foreign``: the
-    node *name*, with foreign *amounts*.
+    the gang *name* end and come again; ``break``: one of them does. ``drain``, ``open``, ``lose``, ``foreign``,
+    ``move``: the node *name*, with foreign *amounts*, to another *rack*.
     """
 
     second: int
@@ -44,6 +46,7 @@ class Event:
     number: int = 0
     tasks: tuple[Task, ...] = ()
     amounts: Amounts | None = None
+    rack: str = ""
 
 
 @dataclass(frozen=True)
@@ -72,10 +75,12 @@ class World:
 
 
 def random_world(number: int) -> World:
-    """Returns the world of this number: one to seven nodes, up to 35 asks, mostly full, rich in limits."""
+    """Returns the world of this number: one to nine nodes, up to 35 asks, mostly full, rich in limits. From
+    ``WITH_RACKS`` on its nodes are in racks, and groups require one."""
     maker = _Maker(number)
     world, rng = maker.make(), random.Random(f"claims/{number}/filled")
-    return _fill_leaf(world, rng) if not maker.owed and rng.random() < 0.9 else world
+    world = _fill_leaf(world, rng) if not maker.owed and rng.random() < 0.9 else world
+    return _add_racks(world, random.Random(f"claims/{number}/racks")) if number >= WITH_RACKS else world
 
 
 def small_worlds(count: int, numbers: Iterable[int]) -> list[World]:
@@ -111,6 +116,33 @@ def _fill_leaf(world: World, rng: random.Random) -> World:
         running=(*world.running, *running),
         events=tuple(sorted(events, key=lambda event: event.second)),
     )
+
+
+def _add_racks(world: World, rng: random.Random) -> World:
+    """Puts the nodes into one to three racks, and has some gangs and groups of single asks require one, but no large
+    bursts. A node may change its rack."""
+    racks = ("r0", "r1", "r2")[: rng.choice((1, 2, 2, 3))]
+    same = [
+        replace(rng.choice(world.nodes), name=f"n{len(world.nodes) + at}") for at in range(rng.choice((0, 0, 1, 2)))
+    ]
+    nodes = [replace(node, rack=rng.choice((*racks, *racks, *racks, ""))) for node in (*world.nodes, *same)]
+    bound = {application.name for application in world.applications if rng.random() < 0.6}
+    ran = {application.name for application in world.applications if rng.random() < 0.15}
+
+    def in_rack(task: Task, names: set[str], *, others: int = 0) -> Task:
+        gang = bool(task.group) or others < 4
+        return replace(task, in_rack=task.application in names and gang and not task.required_node)
+
+    events = [
+        replace(event, tasks=tuple(in_rack(task, bound, others=len(event.tasks)) for task in event.tasks))
+        for event in world.events
+    ]
+    if rng.random() < 0.3:
+        second, rack = rng.randint(5, 25), rng.choice((*racks, "r1", ""))
+        events.append(Event(second, "move", rng.choice(nodes).name, rack=rack))
+    running = [(in_rack(task, bound if task.group else bound & ran), name) for task, name in world.running]
+    events.sort(key=lambda event: event.second)
+    return replace(world, nodes=tuple(nodes), running=tuple(running), events=tuple(events))
 
 
 class _Maker:
@@ -349,7 +381,10 @@ def configuration(world: World) -> str:
             described[parent].setdefault("queues", []).append(described[queue.path])
     described["root"]["submitacl"] = "*"
     preemption = {"guaranteemode": "strict" if world.strict else "reach"}
-    return json.dumps({"partitions": [{"name": "default", "preemption": preemption, "queues": [described["root"]]}]})
+    partition = {"name": "default", "preemption": preemption, "queues": [described["root"]]}
+    if world.number >= WITH_RACKS:
+        partition["topology"] = ["rack"]
+    return json.dumps({"partitions": [partition]})
 
 
 def _write_limit(limit: WrittenLimit) -> dict[str, Any]:
