@@ -77,6 +77,7 @@ test-costs: venv ## run the test suite, and note what its costliest parts cost, 
 
 long: venv ## run what takes long or judges time or memory: all examples of properties, kills, the wheel
 	$(BIN)/python -m pytest $(OPTIONS) -m "(long or hypothesis) and not alone" --hypothesis-profile=long $(SPREAD)
+	$(BIN)/python -m pytest $(OPTIONS) -m long tests/go
 
 alone: venv ## run what measures the machine, with nothing beside it
 	$(BIN)/python -m pytest $(OPTIONS) -m alone tests/performance

@@ -10,6 +10,8 @@ from kornel.si.v1 import si_pb2 as si
 
 VICTIM_VCORE = 5000
 GROUP = "workers"
+LONG_S = 3600.0
+"""The timeout of a gang whose placeholders have to stay."""
 
 
 async def victim_and_preemptor(bench: Bench) -> None:
@@ -29,6 +31,12 @@ async def victim_and_preemptor(bench: Bench) -> None:
     await bench.expect(released("v", si.PREEMPTED_BY_SCHEDULER, app="b1"))
 
 
+def find_timeout(bench: Bench) -> float:
+    """Returns the timeout in seconds for a gang that has to wait too long, but not before the kit was sure of a
+    silence: on a core without a test clock, that takes real time."""
+    return 1 + 4 * bench.settings.settle_s
+
+
 async def waiting_gang(bench: Bench, *, style: str = "Soft") -> None:
     """Adds application app whose two placeholders p1 and p2 cannot both run on n1: p1 is allocated, p2 waits.
 
@@ -37,8 +45,8 @@ async def waiting_gang(bench: Bench, *, style: str = "Soft") -> None:
     await bench.reg()
     await bench.node("n1")
     size = 6000
-    gang = {"vcore": 2 * size}
-    await bench.send_applications(messages.application("app", gang=gang, gang_timeout_ms=1000, gang_style=style))
+    gang, timeout_ms = {"vcore": 2 * size}, int(find_timeout(bench) * 1000)
+    await bench.send_applications(messages.application("app", gang=gang, gang_timeout_ms=timeout_ms, gang_style=style))
     await bench.expect(app_accepted("app"))
     await bench.send(make_placeholder("p1", size, node="n1" if style == "Hard" else ""), make_placeholder("p2", size))
     await bench.expect(updated("app", "Accepted"), new("p1", "n1"))
@@ -49,16 +57,16 @@ async def gang_timeout(bench: Bench, *, style: str = "Soft") -> None:
     """Makes the placeholders of a :func:`waiting_gang` wait until they time out. The core's messages about this are
     still unread."""
     await waiting_gang(bench, style=style)
-    await bench.clock.advance_time(2)
+    await bench.clock.advance_time(find_timeout(bench) + 1)
 
 
-async def whole_gang(bench: Bench, *, vcore: int = 1000, timeout_ms: int = 1000) -> None:
+async def whole_gang(bench: Bench, *, vcore: int = 1000, timeout_s: float = LONG_S) -> None:
     """Makes app Running with its placeholders p1 and p2 on n1, which are its whole announced gang. Nothing else
     runs."""
     await bench.reg()
     await bench.node("n1")
     await bench.send_applications(
-        messages.application("app", gang={"vcore": 2 * vcore}, gang_timeout_ms=timeout_ms, gang_style="Soft")
+        messages.application("app", gang={"vcore": 2 * vcore}, gang_timeout_ms=int(timeout_s * 1000), gang_style="Soft")
     )
     await bench.expect(app_accepted("app"))
     await bench.send(make_placeholder("p1", vcore), make_placeholder("p2", vcore))
@@ -67,9 +75,11 @@ async def whole_gang(bench: Bench, *, vcore: int = 1000, timeout_ms: int = 1000)
     await bench.expect(updated("app", "Running"))
 
 
-async def add_replacing_ask(bench: Bench, *, vcore: int = 1000, real_vcore: int = 1000, timeout_ms: int = 1000) -> str:
+async def add_replacing_ask(
+    bench: Bench, *, vcore: int = 1000, real_vcore: int = 1000, timeout_s: float = LONG_S
+) -> str:
     """Adds real ask r to a :func:`whole_gang`, and returns the key of the placeholder that the core replaces by it."""
-    await whole_gang(bench, vcore=vcore, timeout_ms=timeout_ms)
+    await whole_gang(bench, vcore=vcore, timeout_s=timeout_s)
     await bench.send(messages.allocation("r", real_vcore, group=GROUP))
     chosen = await bench.expect_one_of(released("p1", si.PLACEHOLDER_REPLACED), released("p2", si.PLACEHOLDER_REPLACED))
     await bench.expect_silence()

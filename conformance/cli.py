@@ -44,6 +44,7 @@ from kornel.si.v1 import si_pb2_grpc
 
 EXIT_FAILED: Final = 1
 EXIT_UNREACHABLE: Final = 3
+RETRY_S: Final = 0.1
 SETTINGS: Final = Settings()
 
 app = typer.Typer(
@@ -286,17 +287,25 @@ async def _run_cases(
 
 
 async def _check_registration(address: str, settings: Settings) -> None:
-    """Raises Unreachable if the kit cannot register with a core at *address*."""
+    """Raises Unreachable if the kit cannot register with a core at *address* in time. Until then, a core that is
+    ending may be started again."""
     request = si.RegisterResourceManagerRequest(rmID=RM, config=configs.BASIC)
+    loop = asyncio.get_running_loop()
+    give_up = loop.time() + settings.deadline_s
     async with settings.credentials.channel(address, ()) as channel:
-        try:
-            await si_pb2_grpc.SchedulerStub(channel).RegisterResourceManager(
-                request, timeout=settings.deadline_s, wait_for_ready=True
-            )
-        except grpc.aio.AioRpcError as error:
-            why = f"{error.code().name} {error.details()}"
-            if error.code() is grpc.StatusCode.DEADLINE_EXCEEDED:
-                connected = channel.get_state() is grpc.ChannelConnectivity.READY
-                why = "connected, but no answer" if connected else "no connection"
-                why += f" within {settings.deadline_s:g} s"
-            raise Unreachable(f"cannot register at {address}: {why}") from None
+        while True:
+            try:
+                await si_pb2_grpc.SchedulerStub(channel).RegisterResourceManager(
+                    request, timeout=give_up - loop.time(), wait_for_ready=True
+                )
+            except grpc.aio.AioRpcError as error:
+                if error.code() is grpc.StatusCode.UNAVAILABLE and loop.time() < give_up:
+                    await asyncio.sleep(RETRY_S)
+                    continue
+                why = f"{error.code().name} {error.details()}"
+                if error.code() is grpc.StatusCode.DEADLINE_EXCEEDED:
+                    connected = channel.get_state() is grpc.ChannelConnectivity.READY
+                    why = "connected, but no answer" if connected else "no connection"
+                    why += f" within {settings.deadline_s:g} s"
+                raise Unreachable(f"cannot register at {address}: {why}") from None
+            return

@@ -11,6 +11,7 @@ import random
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import NamedTuple
 
 
@@ -33,14 +34,14 @@ class Spread(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Pod:
-    """One pod. ``label`` is all that selectors look at.
+    """One pod. ``labels`` are all that selectors look at, each as one text.
 
     It runs in no domain with a pod that a term of ``anti_affinity`` is about, and only in domains with one for each
     term of ``affinity``.
     """
 
     key: str
-    label: str
+    labels: tuple[str, ...]
     anti_affinity: tuple[Term, ...] = ()
     spread: tuple[Spread, ...] = ()
     host_port: int = 0
@@ -78,12 +79,12 @@ def depends_on_placements(pod: Pod, pods: Iterable[Pod]) -> bool:
 
 def is_about(owner: Pod, term: Term, other: Pod) -> bool:
     """Tells whether the *term* of *owner* is about *other*: by its namespace and its label."""
-    return other.label == term.label and other.namespace in (term.namespaces or (owner.namespace,))
+    return term.label in other.labels and other.namespace in (term.namespaces or (owner.namespace,))
 
 
 def _counts(owner: Pod, rule: Spread, other: Pod) -> bool:
     """Tells whether *other* counts for the spread of *owner*, which is about pods of its namespace."""
-    return other.label == rule.label and other.namespace == owner.namespace
+    return rule.label in other.labels and other.namespace == owner.namespace
 
 
 def refuse_node(pod: Pod, node: str, running: Mapping[str, str], pods: Mapping[str, Pod], topology: Topology) -> str:
@@ -127,13 +128,20 @@ def find_violations(history: Iterable[Placed | Ended], pods: Mapping[str, Pod], 
 
 
 def find_faults(
-    placed: Placed, running: Mapping[str, str], pods: Mapping[str, Pod], topology: Topology
+    placed: Placed,
+    running: Mapping[str, str],
+    pods: Mapping[str, Pod],
+    topology: Topology,
+    under_way: Mapping[str, str] = MappingProxyType({}),
 ) -> Iterator[str]:
-    """Yields what is wrong with *placed*, the last placement of those *running* (key to node)."""
+    """Yields what is wrong with *placed*, the last placement of those *running* (key to node).
+
+    What was seen soon afterwards may have been decided before: those *under way* count where they help.
+    """
     yield from _check_ports(placed, running, pods)
     yield from _check_anti_affinity(placed, running, pods, topology)
-    yield from _check_affinity(placed, running, pods, topology)
-    yield from _check_spread(placed, running, pods, topology)
+    yield from _check_affinity(placed, {**running, **under_way}, pods, topology)
+    yield from _check_spread(placed, running, pods, topology, under_way)
 
 
 def find_idle(
@@ -184,16 +192,25 @@ def _check_affinity(
 
 
 def _check_spread(
-    placed: Placed, running: Mapping[str, str], pods: Mapping[str, Pod], topology: Topology
+    placed: Placed,
+    running: Mapping[str, str],
+    pods: Mapping[str, Pod],
+    topology: Topology,
+    under_way: Mapping[str, str],
 ) -> Iterator[str]:
     """ "maxSkew is the maximum permitted difference between the number of matching pods in the target topology and the
     global minimum", with the pod in place."""
     pod = pods[placed.key]
     for rule in pod.spread:
-        matching = [node for key, node in running.items() if key != placed.key and _counts(pod, rule, pods[key])]
-        domains = {labels[rule.topology] for labels in topology.values()}
-        sizes = {domain: sum(topology[node][rule.topology] == domain for node in matching) for domain in domains}
-        target, least = sizes[topology[placed.node][rule.topology]] + _counts(pod, rule, pod), min(sizes.values())
+
+        def count_matching(among: Mapping[str, str], rule: Spread = rule) -> Counter[str]:
+            found = Counter({labels[rule.topology]: 0 for labels in topology.values()})
+            others = (node for key, node in among.items() if key != placed.key and _counts(pod, rule, pods[key]))
+            found.update(topology[node][rule.topology] for node in others)
+            return found
+
+        target = count_matching(running)[topology[placed.node][rule.topology]] + _counts(pod, rule, pod)
+        least = min(count_matching({**running, **under_way}).values())
         if target - least > rule.max_skew:
             yield f"{placed.key} on {placed.node}: {target} in its {rule.topology}, {least} in another"
 
@@ -220,7 +237,7 @@ def random_pods(dice: random.Random, count: int) -> dict[str, Pod]:
         )
     rules["batch"] = ((), (), 0)
     return {
-        f"p{number}": Pod(f"p{number}", label, *rules[label])
+        f"p{number}": Pod(f"p{number}", (label,), *rules[label])
         for number in range(count)
         for label in [dice.choice(labels)]
     }
@@ -242,7 +259,7 @@ def random_rules(
         near = (Term(dice.choice((label, dice.choice(names))), dice.choice(levels)),)
         rule = (Spread(label, dice.choice(levels), dice.randint(1, 3)),)
         port = dice.choice((0, 0, 0, 8080, 9090))
-        patterns.append((label, anti, rule * dice.choice((0, 0, 1)), port, near * dice.choice((0, 0, 0, 1))))
+        patterns.append(((label,), anti, rule * dice.choice((0, 0, 1)), port, near * dice.choice((0, 0, 0, 1))))
     return {
         f"p{number}": Pod(f"p{number}", *dice.choice(patterns), namespace=dice.choice(spaces))
         for number in range(count)

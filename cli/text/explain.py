@@ -218,14 +218,24 @@ def _application_lines(found: pb.ApplicationReport, now_ns: int) -> Iterator[str
     for group in found.groups:
         yield ""
         if group.ask_count > 1:
-            yield f"{group.ask_count:,} equal asks, the first:"
+            each = f", each with room of its own (kornel claims --app {found.application_id})"
+            yield from wrap_text(
+                f"{group.ask_count:,} equal asks{each if group.first.state == 'Reserved' else ''}, the first:"
+            )
         yield from _ask_lines(group.first, now_ns)
     if found.group_count > len(found.groups):
         yield ""
         yield format_count(found.group_count - len(found.groups), "more kind of ask", "more kinds of asks")
-    for work in found.preempted:
+    if found.preempted:
         yield ""
-        yield from _preempted_lines(work, now_ns)
+        yield from wrap_text(
+            "preempted, the latest first (kornel explain VICTIM says why, kornel history goes back further):"
+        )
+        rows = (
+            (work.victim.key, f"{format_age(now_ns - work.at_ns)} ago", work.kind, work.taken_by, work.taken_by_queue)
+            for work in found.preempted
+        )
+        yield from format_table([("victim", "asked to leave", "kind", "for", "its queue"), *rows], ("kind",))
 
 
 def _forecast_lines(found: pb.WhatIfResponse, now_ns: int) -> Iterator[str]:
@@ -267,7 +277,7 @@ def _forecast_lines(found: pb.WhatIfResponse, now_ns: int) -> Iterator[str]:
     if found.placed:
         yield ""
         yield from format_table([("ask", "queue", "node"), *((p.key, p.queue, p.node_id) for p in found.placed)])
-    if len(found.waiting) <= MOST_SUMS and any(w.already for w in found.waiting):
+    if 0 < len(_join_equals(found, already=True)) <= MOST_SUMS:
         yield ""
         yield from _waiting_lines(found, already=True)
     for note in found.notes:
@@ -275,12 +285,22 @@ def _forecast_lines(found: pb.WhatIfResponse, now_ns: int) -> Iterator[str]:
 
 
 def _waiting_lines(found: pb.WhatIfResponse, *, already: bool) -> Iterator[str]:
+    for key, reason, count in _join_equals(found, already=already):
+        equal, verb = "", "goes on waiting" if already else "would wait"
+        if count > 1:
+            equal, verb = f" and {count - 1:,} more like it", "go on waiting" if already else "would wait"
+        yield from wrap_text(f"{key}{equal} {verb}: {reason}")
+
+
+def _join_equals(found: pb.WhatIfResponse, *, already: bool) -> list[tuple[str, str, int]]:
+    """Returns the first key, the reason and the number of those that wait for the same reason in one application."""
+    counts: dict[tuple[str, str], tuple[str, int]] = {}
     for w in found.waiting:
         if w.already is already:
-            equal, verb = "", "goes on waiting" if already else "would wait"
-            if w.ask_count > 1:
-                equal, verb = f" and {w.ask_count - 1:,} more like it", "go on waiting" if already else "would wait"
-            yield from wrap_text(f"{w.key}{equal} {verb}: {w.reason}; {w.preemption}")
+            same = w.application_id, f"{w.reason}; {w.preemption}"
+            first, count = counts.get(same, (w.key, 0))
+            counts[same] = first, count + w.ask_count
+    return [(key, reason, count) for (_, reason), (key, count) in counts.items()]
 
 
 def _all_victims(found: pb.WhatIfResponse) -> list[pb.ForecastVictim]:
@@ -320,14 +340,15 @@ def _say_forecast(found: pb.WhatIfResponse) -> str:
     victims = _all_victims(found)
     parts = [f"{format_count(len(found.displaced), 'allocation')} lost, and asked for again"] if found.displaced else []
     parts.append(f"{format_count(len(found.placed), 'ask')} placed at once")
+    more, most = ("", "") if found.complete else (" or more", "up to ")
     if found.preemptions:
-        parts.append(f"{len(found.preemptions):,} by preemption")
+        parts.append(f"{len(found.preemptions):,}{more} by preemption")
     if waiting:
-        parts.append(f"{waiting:,} would wait")
+        parts.append(f"{most}{waiting:,} would wait")
     if still:
-        parts.append(f"{still:,} would go on waiting")
+        parts.append(f"{most}{still:,} would go on waiting")
     if victims:
-        parts.append(f"{format_count(len(victims), 'allocation')} would have to leave")
+        parts.append(f"{format_count(len(victims), 'allocation')}{more} would have to leave")
     return ", ".join(parts)
 
 

@@ -6,8 +6,10 @@ from __future__ import annotations
 from kornel.conformance import messages
 from kornel.conformance.arrangements import (
     GROUP,
+    LONG_S,
     VICTIM_VCORE,
     add_replacing_ask,
+    find_timeout,
     gang_timeout,
     make_placeholder,
     victim_and_preemptor,
@@ -30,9 +32,9 @@ async def one_allocated(bench: Bench) -> None:
     await bench.start("k")
 
 
-async def one_replaced(bench: Bench, real_vcore: int = ASK_VCORE) -> str:
+async def one_replaced(bench: Bench, real_vcore: int = ASK_VCORE, timeout_s: float = LONG_S) -> str:
     """Replaces one placeholder of a gang by r, and returns the key of the remaining placeholder."""
-    gone = await add_replacing_ask(bench, real_vcore=real_vcore)
+    gone = await add_replacing_ask(bench, real_vcore=real_vcore, timeout_s=timeout_s)
     await bench.release(gone, si.PLACEHOLDER_REPLACED)
     await bench.expect(new("r", "n1"))
     return "p1" if gone == "p2" else "p2"
@@ -140,7 +142,7 @@ async def replace_confirmed_twice(bench: Bench) -> None:
 
 @case(117, "a replacement that is never confirmed changes nothing", rule="protocol.md 10.3", waits_s=3)
 async def replace_unconfirmed(bench: Bench) -> None:
-    await add_replacing_ask(bench, timeout_ms=60_000)
+    await add_replacing_ask(bench)
     await bench.clock.advance_time(3)
     await bench.expect_silence()
     await bench.expect_used("root.a", 2 * ASK_VCORE)
@@ -241,8 +243,9 @@ async def hard_timeout(bench: Bench) -> None:
 
 @case(127, "placeholders that nobody needed leave a running application", rule="protocol.md 10.3", waits_s=2)
 async def left_over_times_out(bench: Bench) -> None:
-    left = await one_replaced(bench)
-    await bench.clock.advance_time(2)
+    timeout_s = find_timeout(bench)
+    left = await one_replaced(bench, timeout_s=timeout_s)
+    await bench.clock.advance_time(timeout_s + 1)
     await bench.expect(released(left, si.TIMEOUT))
     await bench.expect_silence()
 

@@ -8,7 +8,7 @@ somebody who is no more important.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from functools import cache, lru_cache, partial
+from functools import lru_cache
 from itertools import pairwise
 
 from kornel.core.domain.ask_places import AskPlace
@@ -141,49 +141,67 @@ def stands_before(ask: Allocation, other: Allocation) -> bool:
     return lead > 0 or (lead == 0 and (ask.waits_since_ns, ask.order) < (other.waits_since_ns, other.order))
 
 
+class Dues:
+    """Finds who is owed a guarantee, and who is more important, as long as nothing is booked: once for all of one size
+    in a leaf, and once for all of one priority in two leaves."""
+
+    def __init__(self, mode: GuaranteeMode) -> None:
+        self._mode = mode
+        self._owing: dict[object, tuple[Queue, ...]] = {}
+        self._leads: dict[tuple[Queue, float, Queue, float], float] = {}
+
+    def find_owing(self, ask: Allocation, pairs: Pairs | None = None) -> tuple[Queue, ...]:
+        """Returns the queues that owe *ask* their guarantee, or *pairs* to its whole gang: for all together, guarantees
+        have to be enough (B.11)."""
+        key = ask if ask.triggered else ask.queue, ask.shape if pairs is None else pairs
+        if key not in self._owing:
+            self._owing[key] = owing_queues(ask, self._mode if pairs is None else GuaranteeMode.STRICT, pairs)
+        return self._owing[key]
+
+    def is_owed(self, claim: Reservation | LimitClaim) -> bool:
+        """Tells whether the holder of *claim* is owed its guarantee; a gang is if the guarantee is enough for all
+        members together."""
+        holder = claim.waiter
+        pairs = holder.shape.pairs
+        if isinstance(claim, LimitClaim):
+            pairs = claim.pairs
+        elif claim.least is not None:
+            members = [ask for ask in holder.application.savers if (saved := ask.reservation) and saved.least]
+            pairs = tuple(sum_amounts(members).items())
+        return bool(self.find_owing(holder, None if pairs == holder.shape.pairs else pairs))
+
+    def find_lead(self, ask: Allocation, other: Allocation) -> float:
+        """Returns by how much the rank of *ask* exceeds that of *other* where the two meet."""
+        if ask.queue is other.queue:
+            return _lead_over(ask, other)
+        key = ask.queue, ask.turn_priority, other.queue, other.turn_priority
+        if key not in self._leads:
+            self._leads[key] = _lead_over(ask, other)
+        return self._leads[key]
+
+
 def list_lent(
-    ask: Allocation, saved: Iterable[Reservation], mode: GuaranteeMode, pairs: Pairs | None = None
+    ask: Allocation, saved: Iterable[Reservation], dues: Dues, pairs: Pairs | None = None
 ) -> list[Reservation]:
     """Returns those of the claims *saved* that *ask* may pass. *pairs*: as for :func:`may_pass`."""
     one_each = {claim.waiter: claim for claim in saved}  # A gang may have hundreds of claims.
-    passed = {waiter for waiter, claim in one_each.items() if may_pass(ask, claim, mode, pairs)}
+    passed = {waiter for waiter, claim in one_each.items() if may_pass(ask, claim, dues, pairs)}
     return [claim for claim in saved if claim.waiter in passed]
 
 
-def may_pass(ask: Allocation, claim: Reservation | LimitClaim, mode: GuaranteeMode, pairs: Pairs | None = None) -> bool:
+def may_pass(ask: Allocation, claim: Reservation | LimitClaim, dues: Dues, pairs: Pairs | None = None) -> bool:
     """Tells whether *ask* may use room that is saved by *claim*: it comes before the holder, or a queue that the
     holder is not in owes it its guarantee, and the holder is owed none and may run elsewhere. *pairs*: of its gang."""
     holder = claim.waiter
-    lead = _lead_over(ask, holder)
+    lead = dues.find_lead(ask, holder)
     if lead > REPAIR:
         return True
-    owing = owing_queues(ask, mode if pairs is None else GuaranteeMode.STRICT, pairs)
-    if lead > 0 and (owing or not is_owed(claim, mode)):
+    owing = dues.find_owing(ask, pairs)
+    if lead > 0 and (owing or not dues.is_owed(claim)):
         return True
     if holder.spec.required_node or not owing:
         return False
-    return any(queue not in holder.queue.lineage() for queue in owing) and not is_owed(claim, mode)
-
-
-def is_owed(claim: Reservation | LimitClaim, mode: GuaranteeMode) -> bool:
-    """Tells whether the holder of *claim* is owed its guarantee; a gang is if the guarantee is enough for all members
-    together (B.11)."""
-    holder = claim.waiter
-    pairs = own = holder.shape.pairs
-    if isinstance(claim, LimitClaim):
-        pairs = claim.pairs
-    elif claim.least is not None:
-        members = [ask for ask in holder.application.savers if (saved := ask.reservation) and saved.least]
-        pairs = tuple(sum_amounts(members).items())
-    return bool(owing_queues(holder, mode if pairs == own else GuaranteeMode.STRICT, pairs))
-
-
-class Dues:
-    """Finds who is owed a guarantee, once for each as long as nothing is booked."""
-
-    def __init__(self, mode: GuaranteeMode) -> None:
-        self.find_owing = cache(partial(owing_queues, mode=mode))
-        self.is_owed = cache(partial(is_owed, mode=mode))
+    return any(queue not in holder.queue.lineage() for queue in owing) and not dues.is_owed(claim)
 
 
 def limits_of(ask: Allocation) -> list[Queue | Account]:
@@ -215,7 +233,7 @@ def is_let_through(ask: Allocation, claim: LimitClaim, mode: GuaranteeMode) -> b
     group = ask.group
     if ask is holder or (group is not None and group is holder.group):
         return True
-    if stands_before(ask, holder) or may_pass(ask, claim, mode):
+    if stands_before(ask, holder) or may_pass(ask, claim, Dues(mode)):
         return True
     # Of equal asks, the one that has waited longest counts.
     if group is None or group.is_unit:

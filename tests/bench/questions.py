@@ -1,4 +1,4 @@
-"""What questions cost in a full cluster: ``python -m tests.bench.questions``. Target: 100 ms each."""
+"""What questions cost in a full cluster: ``python -m tests.bench.questions``. Target: a second each."""
 
 from __future__ import annotations
 

@@ -10,10 +10,10 @@ from tests.e2e.harness import running_core
 from tests.go.toolchain import SHIM, list_unformatted, run_go
 
 
-def test_the_scheduler_that_the_shim_sees() -> None:
+def test_the_scheduler_that_the_shim_sees_and_the_groups_it_translates() -> None:
     assert not list_unformatted(SHIM)
-    run_go(SHIM, "vet", "./scheduler")
-    run_go(SHIM, "test", "./scheduler")
+    run_go(SHIM, "vet", "./scheduler", "./groups")
+    run_go(SHIM, "test", "./scheduler", "./groups")
 
 
 @pytest.mark.long

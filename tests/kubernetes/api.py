@@ -12,6 +12,7 @@ import httpx
 
 Object = dict[str, Any]
 
+HOSTNAME: Final = "kubernetes.io/hostname"
 NAMESPACE: Final = "team"
 SYSTEM: Final = "yunikorn"
 """The namespace that has the ConfigMaps and the Lease of the shim."""
@@ -92,14 +93,22 @@ class Api:
         with ThreadPoolExecutor(8) as threads:
             list(threads.map(delete, names))
 
+    def list_pods(self) -> tuple[list[Object], str]:
+        """Returns all pods, and the version from which a watch goes on."""
+        answer = self._client.get(PATHS["Pod"]).raise_for_status().json()
+        return answer["items"], answer["metadata"]["resourceVersion"]
+
     @contextmanager
-    def watch_pods(self) -> Iterator[Iterator[Object]]:
-        """Yields the pods as they are made and changed from now on."""
-        version = self._client.get(PATHS["Pod"]).raise_for_status().json()["metadata"]["resourceVersion"]
+    def watch_pods(self, version: str, silence_s: float = 30) -> Iterator[Iterator[tuple[str, Object]]]:
+        """Yields what happens to pods after *version*, each with ``ADDED``, ``MODIFIED``, ``DELETED`` or ``ERROR``.
+
+        Raises httpx.ReadTimeout if nothing happens for so long.
+        """
         parameters = {"watch": "1", "resourceVersion": version}
-        with self._client.stream("GET", PATHS["Pod"], params=parameters) as answer:
+        timeout = httpx.Timeout(30, read=silence_s)
+        with self._client.stream("GET", PATHS["Pod"], params=parameters, timeout=timeout) as answer:
             answer.raise_for_status()
-            yield (json.loads(line)["object"] for line in answer.iter_lines())
+            yield ((event["type"], event["object"]) for event in map(json.loads, answer.iter_lines()))
 
     def pods(self, application: str | None = None) -> list[Object]:
         """Returns the pods of an application, its placeholders included, or all."""
@@ -149,7 +158,7 @@ def make_node(
     room = {"cpu": cpu, "memory": memory, "pods": "110"}
     return {
         "kind": "Node",
-        "metadata": {"name": name, "labels": {"kubernetes.io/hostname": name, **(labels or {})}},
+        "metadata": {"name": name, "labels": {HOSTNAME: name, **(labels or {})}},
         "spec": spec,
         "status": {
             "capacity": room,
@@ -192,3 +201,27 @@ def make_pod(
 
 def make_pods(application: str, count: int, **options: Any) -> list[Object]:
     return [make_pod(f"{application}-{number}", application, **options) for number in range(count)]
+
+
+def keep_apart(application: str) -> Object:
+    """Returns the rule that no pod of *application* may run on the node."""
+    term = {"topologyKey": HOSTNAME, "labelSelector": {"matchLabels": {"app": application}}}
+    return {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+
+
+def spread(application: str) -> list[Object]:
+    return [
+        {
+            "maxSkew": 1,
+            "topologyKey": HOSTNAME,
+            "whenUnsatisfiable": "DoNotSchedule",
+            "labelSelector": {"matchLabels": {"app": application}},
+        }
+    ]
+
+
+def pin_to(node: str) -> Object:
+    """Returns the affinity by which the controller of a DaemonSet says where a pod belongs."""
+    field = {"key": "metadata.name", "operator": "In", "values": [node]}
+    terms = [{"matchFields": [field]}]
+    return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}}

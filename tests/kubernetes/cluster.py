@@ -27,6 +27,7 @@ from tests.kubernetes.api import (
     phase_of,
     uid_of,
 )
+from tests.kubernetes.judge import Judge, Watcher, find_waiting
 from tests.kubernetes.programs import Program, build_kube, build_shim, wait_for
 from tests.ports import reserve_port
 
@@ -158,8 +159,12 @@ class Shim:
         self._http.close()
 
 
+LIMITS: Final = ("max", "limit")
+"""Words of a configuration whose queues may keep pods waiting beside room."""
+
+
 class Cluster:
-    """One API server with kubelets, one core, and as many shims as a test starts."""
+    """One API server with kubelets, one core, and as many shims as a test starts. A judge follows its pods."""
 
     def __init__(self, control: ControlPlane, directory: Path) -> None:
         self.control = control
@@ -169,6 +174,9 @@ class Cluster:
         self.shims: list[Shim] = []
         command = [str(build_kube()), "kubelet", "-kubeconfig", str(control.write_kubeconfig(TESTER))]
         self.kubelet = Program(command, directory / "kubelet.log")
+        self.judge = Judge()
+        self._watcher = Watcher(self.judge, control.address, TESTER)
+        self._queues = ""
 
     def start(self, queues: str = QUEUES, options: Sequence[str] = (), **defaults: str) -> Shim:
         """Starts everything, with a first shim. Nodes that were made before are known to it at once."""
@@ -176,6 +184,7 @@ class Cluster:
             config_map("yunikorn-defaults", {**DEFAULTS, **defaults}),
             config_map("yunikorn-configs", {"queues.yaml": queues}),
         )
+        self._queues = queues
         self.kubelet.start()
         self.core.start()
         shim = self.add_shim("shim-a", *options)
@@ -192,6 +201,7 @@ class Cluster:
             shim.end()
         self.core.end()
         self.kubelet.end()
+        self._watcher.stop()
 
     def add_nodes(self, count: int, **options: Any) -> None:
         self.api.create(*(make_node(f"node-{number}", **options) for number in range(count)))
@@ -234,13 +244,26 @@ class Cluster:
         ]
 
     def check_books(self) -> None:
-        """Fails unless the books agree before long, and nothing was started twice or on a node without room."""
+        """Fails unless the books agree before long, nothing was started twice or on a node without room, no binding
+        broke a rule, and in the end nobody waits whom a node with room admits."""
         wait_for(lambda: not (differences := self.find_differences()) or differences[:5], "the books to agree")
         reports = self.reports()
         refused = [report for report in reports if report["what"] == "refused"]
         assert not refused, refused
         started = Counter(report["uid"] for report in reports if report["what"] == "started")
         assert not [uid for uid, times in started.items() if times > 1]
+        wait_for(lambda: self.judge.knows(self.api.pods()), "the judge to have seen all pods")
+        if not any(word in self._queues for word in LIMITS):
+            wait_for(lambda: not (found := self.find_waiting()) or found[:5], "nobody to wait beside room")
+        self.check_bindings()
+
+    def check_bindings(self) -> None:
+        """Fails if a binding broke a rule of Kubernetes at its moment."""
+        assert not (found := self.judge.find_violations()), found[:5]
+
+    def find_waiting(self) -> list[str]:
+        """Returns who waits although a node with room admits it now."""
+        return find_waiting(self.api.pods(), self.api.read_all("Node"))
 
     def clear(self) -> None:
         """Removes everything that a test has made from the API server."""

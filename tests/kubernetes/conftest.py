@@ -1,4 +1,4 @@
-"""One API server for all tests; a fresh core, kubelets and shims for each."""
+"""One API server for all tests; a fresh core, kubelets and shims for each, and a judge of all their bindings."""
 
 from __future__ import annotations
 
@@ -35,6 +35,7 @@ def cluster(control: ControlPlane, tmp_path: Path, request: pytest.FixtureReques
     made = Cluster(control, tmp_path)
     try:
         yield made
+        made.check_bindings()
     finally:
         made.end()
         if not control.program.is_running():

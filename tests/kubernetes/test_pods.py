@@ -7,37 +7,23 @@ from typing import Any
 
 import pytest
 
-from tests.kubernetes.api import Object, make_node, make_pod, make_pods, name_of, node_of, phase_of
+from tests.kubernetes.api import (
+    HOSTNAME,
+    Object,
+    keep_apart,
+    make_node,
+    make_pod,
+    make_pods,
+    name_of,
+    node_of,
+    phase_of,
+    pin_to,
+    spread,
+)
 from tests.kubernetes.cluster import Cluster
 from tests.kubernetes.programs import BUILD_S, wait_for
 
 pytestmark = pytest.mark.timeout(BUILD_S)
-
-HOSTNAME = "kubernetes.io/hostname"
-
-
-def keep_apart(application: str) -> Object:
-    """Returns the rule that no pod of *application* may run on the node."""
-    term = {"topologyKey": HOSTNAME, "labelSelector": {"matchLabels": {"app": application}}}
-    return {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
-
-
-def spread(application: str) -> list[Object]:
-    return [
-        {
-            "maxSkew": 1,
-            "topologyKey": HOSTNAME,
-            "whenUnsatisfiable": "DoNotSchedule",
-            "labelSelector": {"matchLabels": {"app": application}},
-        }
-    ]
-
-
-def pin_to(node: str) -> Object:
-    """Returns the affinity by which the controller of a DaemonSet says where a pod belongs."""
-    field = {"key": "metadata.name", "operator": "In", "values": [node]}
-    terms = [{"matchFields": [field]}]
-    return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}}
 
 
 def count_by_node(pods: list[Object]) -> Counter[str | None]:

@@ -50,7 +50,7 @@ def write_pod(pod: Pod) -> Object:
     spec = {"affinity": affinity, "topologySpreadConstraints": list(map(write_spread, pod.spread))}
     ports = [pod.host_port] if pod.host_port else []
     application = f"random-{int(pod.key[1:]) % 10}"
-    return make_pod(pod.key, application, cpu="100m", labels={"kind": pod.label}, ports=ports, **spec)
+    return make_pod(pod.key, application, cpu="100m", labels={"kind": pod.labels[0]}, ports=ports, **spec)
 
 
 def read_placements(cluster: Cluster, names: dict[str, str]) -> list[Placed]:

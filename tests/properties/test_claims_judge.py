@@ -343,7 +343,8 @@ def lend_nothing(patch: pytest.MonkeyPatch) -> None:
 
 
 def lend_to_everybody(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(waking, "list_lent", lambda _ask, saved, _mode: list(saved))
+    for module in (waking, loans):
+        patch.setattr(module, "list_lent", lambda _ask, saved, _dues: list(saved))
 
 
 def ignore_saved_room(patch: pytest.MonkeyPatch) -> None:

@@ -260,9 +260,9 @@ def test_a_shim_that_keeps_no_order_sees_rules_broken(manner: Manner) -> None:
 @pytest.mark.parametrize(
     ("rule", "most"),
     [
-        (Pod("", "web", anti_affinity=(Term("web", "hostname"),)), 6),
-        (Pod("", "web", host_port=8080), 6),
-        (Pod("", "web", spread=(Spread("web", "zone", 1),)), 30),
+        (Pod("", ("web",), anti_affinity=(Term("web", "hostname"),)), 6),
+        (Pod("", ("web",), host_port=8080), 6),
+        (Pod("", ("web",), spread=(Spread("web", "zone", 1),)), 30),
     ],
     ids=["anti-affinity", "port", "spread"],
 )
@@ -274,7 +274,7 @@ def test_as_many_run_as_the_rule_allows(manner: Manner, rule: Pod, most: int) ->
         shim.node(name, {"vcore": 5})
     for node in [name for name in shim.state.nodes if name not in shim.topology]:
         shim.node(node, action=NodeAction.DECOMISSION)
-    shim.pods = {f"p{n}": Pod(f"p{n}", rule.label, rule.anti_affinity, rule.spread, rule.host_port) for n in range(40)}
+    shim.pods = {f"p{n}": Pod(f"p{n}", rule.labels, rule.anti_affinity, rule.spread, rule.host_port) for n in range(40)}
     for pod in shim.pods.values():
         shim.ask(pod)
     shim.come_to_rest()

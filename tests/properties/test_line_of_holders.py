@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import pytest
 
 from kornel.core.model.allocations import Allocation, Reservation
-from kornel.core.policies.claim_order import importance_of, in_line, may_pass
+from kornel.core.policies.claim_order import Dues, importance_of, in_line, may_pass
 from kornel.core.state.partition_state import PartitionState
 from tests.properties.lending import is_ahead
 from tests.scenarios.stage import Stage
@@ -46,7 +46,7 @@ def test_a_gang_that_is_repaired_keeps_its_room_from_equals_only(seed: int) -> N
     asks = [claim.ask for claim in claims]
     higher = [(ask, claim) for claim in claims for ask in asks if ask.priority > claim.ask.priority]
     assert any(claim.ask.turn_priority > claim.ask.priority for _, claim in higher)
-    assert all(may_pass(ask, claim, state.guarantee_mode) for ask, claim in higher)
+    assert all(may_pass(ask, claim, Dues(state.guarantee_mode)) for ask, claim in higher)
 
 
 def hold(

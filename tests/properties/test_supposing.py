@@ -29,6 +29,7 @@ from kornel.core.domain.effects import Allocated, ApplicationAccepted, Applicati
 from kornel.core.domain.reasons import Outcome
 from kornel.core.domain.resources import Resources
 from kornel.core.engine.engine import Engine
+from kornel.core.state.options import EngineOptions
 from kornel.core.state.partition_state import PartitionState
 from kornel.core.telling.allocations.explanation import AskReport, Blocker, Level, Report
 from kornel.core.telling.explain import FirstBlockers, Named
@@ -117,10 +118,12 @@ def test_every_question_has_an_answer(seed: int, kind: str, length: int) -> None
 
 
 def first_of(report: Report | None) -> Blocker | None:
-    """What comes first in *report*, which names everything; of obstacles on nodes the one on most of them."""
+    """What comes first in *report*, which names everything; of obstacles on nodes the one on most of those that could
+    hold the ask."""
     assert isinstance(report, AskReport)
     if report.blockers and report.blockers[0].level is Level.NODE:
-        return max(report.blockers, key=lambda blocker: blocker.nodes)
+        never = ("node-too-small", "node-without-devices", "no-nodes")
+        return max(report.blockers, key=lambda blocker: (blocker.permanent, blocker.kind not in never, blocker.nodes))
     return report.blockers[0] if report.blockers else None
 
 
@@ -153,11 +156,21 @@ def test_every_question_has_an_answer_beside_callbacks_and_drains(seed: int) -> 
 class Cluster(DrivenCore):
     """A random cluster at rest: nodes partly taken, guarantees that invite preemption, nobody waiting.
 
-    *waiting*: some asks wait all the same, that may have nobody leave. *limited*: users and applications are limited.
+    *waiting*: some asks wait all the same, that may have nobody leave; or with *preempting* half may, and nobody
+    saves room by age. *limited*: users and applications are limited. *drained*: some nodes take no new work any more.
     """
 
-    def __init__(self, seed: int, *, waiting: bool = False, limited: bool = False) -> None:
+    def __init__(
+        self,
+        seed: int,
+        *,
+        waiting: bool = False,
+        preempting: bool = False,
+        limited: bool = False,
+        drained: bool = False,
+    ) -> None:
         self.dice = dice = random.Random(seed)
+        self.waits = waiting
         self._guaranteed = [
             {"vcore": dice.randint(2, 8), "memory": dice.randint(2, 8)} if dice.random() < 0.8 else {} for _ in range(4)
         ]
@@ -169,7 +182,8 @@ class Cluster(DrivenCore):
             and f"maxapplications: {dice.randint(1, 3)}, limits: [{{limit: l, users: ['*'], \
 maxresources: {{vcore: {dice.randint(2, 9)}}}}}], "
         )
-        super().__init__(self.configuration(), rm_id=RM)
+        engine = Engine(EngineOptions(reservation_delay_ns=None)) if preempting else None
+        super().__init__(self.configuration(), rm_id=RM, engine=engine)
         for number in range(dice.randint(1, 5)):
             self.node(f"n{number}", amounts(dice.randint(4, 8), 8))
         for number in range(4):
@@ -177,8 +191,17 @@ maxresources: {{vcore: {dice.randint(2, 9)}}}}}], "
         for number in range(dice.randint(0, 30)):
             application = f"app{dice.choice([0, 1, 1, 2])}"
             wanted = amounts(dice.randint(1, 3), dice.randint(1, 3))
-            self.ask(f"k{number}", application, wanted, dice.randint(0, 1), may_preempt=not waiting)
+            self.ask(
+                f"k{number}",
+                application,
+                wanted,
+                dice.randint(0, 1),
+                may_preempt=not waiting or (preempting and dice.random() < 0.5),
+            )
             self.cycle()
+        for node_id in [*self.state.nodes] if drained else ():
+            if dice.random() < 0.2:
+                self.node(node_id, action=NodeAction.DRAIN_NODE)
         if not waiting:
             # Who found no place goes again, so that nobody else waits.
             for ask in [request for request in self.state.requests.values() if request.pending]:
@@ -311,7 +334,7 @@ class GuardedCluster(Cluster):
         users = {"name": "users", "parent": True, "submitacl": submit, "childtemplate": template}
         self._lists = [dice.choice(["bob", "eve staff", "*", ""]) for _ in range(4)]
         self._rules, self._users = json.dumps(rules), json.dumps(users)
-        super().__init__(seed, limited=dice.random() < 0.3, waiting=False)
+        super().__init__(seed, limited=dice.random() < 0.6, drained=True, waiting=dice.random() < 0.3)
 
     def configuration(self, *others: Any) -> str:
         text = super().configuration(*others).replace("submitacl: '*'", "submitacl: 'ann'")
@@ -323,6 +346,8 @@ class GuardedCluster(Cluster):
 
 @settings(max_examples=scale_examples(1000), deadline=None)
 @given(seed=st.integers(0, 2**32))
+@example(8)  # A gang is too large.
+@example(18)  # The user holds as much as he may.
 @example(56)  # A gang may not start, because its user has as many applications as he may.
 def test_what_is_foretold_of_a_submission_comes_true(seed: int) -> None:
     """It is rejected in the same words, or enters the same leaf, new or not, and its asks or its gang go where the
@@ -332,9 +357,9 @@ def test_what_is_foretold_of_a_submission_comes_true(seed: int) -> None:
     question = SupposeAsk(
         amounts(dice.randint(1, 4), dice.randint(1, 3)),
         dice.choice([*(f"root.q{at}" for at in range(4)), "root.users", "root.users.eve", "root.no", "q1", ""]),
-        asks=dice.choice([1, 1, 2, 3]),
+        asks=dice.choice([1, 2, 3, 5]),
         priority=dice.randint(0, 2),
-        user=dice.choice(["ann", "eve", "bob", "carl", "no user"]),
+        user=dice.choice(["ann", "ann", "ann", "eve", "bob", "carl", "no user"]),
         groups=dice.choice([(), ("staff",)]),
         gang=dice.random() < 0.4,
     )
@@ -351,6 +376,10 @@ def test_what_is_foretold_of_a_submission_comes_true(seed: int) -> None:
     everybody: list[Placed | Preempts | Waits] = [*forecast.placed, *forecast.preempts, *forecast.waits]
     assert {found.queue for found in everybody} == {answer.queue}
     happened = cluster.carry_out((asks_of(question, "what-if"),), now_ns)
+    if cluster.waits:
+        # Somebody's claim may lapse, and an ask find room before its victims have left.
+        sooner = {found.key for found in forecast.preempts}
+        happened = happened._replace(placed=[each for each in happened.placed if each[0] not in sooner])
     if question.gang:
         happened = Happened(sorted(happened.placed), sorted(each for each in happened.preempted if each[2]))
         preempts = [each for each in forecast.preempts if each.victims]
@@ -416,9 +445,10 @@ def test_what_is_foretold_of_a_lost_node_comes_true(seed: int, waiting: bool) ->
 
 @settings(max_examples=scale_examples(100), deadline=None)
 @given(seed=st.integers(0, 2**32))
+@example(98)  # Memory that is not guaranteed any more keeps nobody from preempting.
 def test_what_is_foretold_of_a_quota_comes_true(seed: int) -> None:
     """Who waits is placed, or has others leave, as the forecast says once the queue is configured so."""
-    cluster = Cluster(seed, waiting=True)
+    cluster = Cluster(seed, waiting=True, preempting=seed % 2 == 0, drained=True)
     dice, now_ns = cluster.dice, 100 * SECOND
     number = dice.randrange(4)
     most, owed = {"vcore": dice.randint(9, 40)}, {"vcore": dice.randint(1, 9)}
@@ -429,14 +459,17 @@ def test_what_is_foretold_of_a_quota_comes_true(seed: int) -> None:
     )
     forecast = cluster.suppose(question, now_ns)
     changed = UpdateConfiguration(RM, cluster.configuration(number, most, owed))
-    comes_true(forecast, cluster.carry_out((changed,), now_ns))
+    happened = cluster.carry_out((changed,), now_ns)
+    # Who gets what earlier victims leave may change with time, which is not foretold.
+    forecast = forecast._replace(preempts=tuple(each for each in forecast.preempts if each.victims))
+    comes_true(forecast, Happened(happened.placed, [each for each in happened.preempted if each[2]]))
 
 
 @settings(max_examples=scale_examples(60), deadline=None)
 @given(seed=st.integers(0, 2**32))
 def test_what_is_foretold_of_a_priority_comes_true(seed: int) -> None:
     """An ask with another priority goes where it goes when the shim asks for it with that priority."""
-    cluster = Cluster(seed)
+    cluster = Cluster(seed, drained=True)
     dice, now_ns = cluster.dice, 100 * SECOND
     resources = amounts(dice.randint(2, 4), dice.randint(1, 3))
     cluster.now_ns = now_ns

@@ -18,7 +18,7 @@ from kornel.core.model.nodes import Node
 from kornel.core.model.not_placed import NotPlaced
 from kornel.core.model.queues import Queue
 from kornel.core.model.shapes import holds_pairs
-from kornel.core.policies.claim_order import Dues, owing_queues, rank_below
+from kornel.core.policies.claim_order import Dues, list_lent, owing_queues, rank_below
 from kornel.core.policies.guarantees import project_usage
 from kornel.core.policies.queue_order import fair_share
 from kornel.core.state.asks import group_domains
@@ -46,9 +46,10 @@ def find_lent_node(state: PartitionState, ask: Allocation, why: NotPlaced) -> No
     pairs, saved = ask.shape.pairs, state.reserving.saved
     # Few nodes have the room, and most lack the first type already.
     t, least = pairs[0] if pairs else (0, 0)
-    roomy = [claim.node for claim in saved if claim.node.free[t] >= least]
-    enough = {node: None for node in roomy if holds_pairs(node.free, pairs)}
-    lent = {node: count for node in enough if node in state.node_order and (count := count_lent(state, node, ask))}
+    others, dues = (claim for claim in saved if claim.ask is not ask), Dues(state.guarantee_mode)
+    roomy = [claim for claim in others if claim.node.free[t] >= least and holds_pairs(claim.node.free, pairs)]
+    nodes = dict.fromkeys(claim.node for claim in list_lent(ask, roomy, dues))
+    lent = {node: count for node in nodes if node in state.node_order and (count := count_lent(node, ask, dues))}
     # A member of a group that requires a domain takes the place only where the others are, or have theirs, or where it
     # saves room itself, because the first of them starts there.
     own = ask.reservation.node if ask.reservation is not None and ask.reservation.by_age else None

@@ -136,7 +136,7 @@ class RemoteCall:
 
 CALLS: Final = (
     RemoteCall("ConfigurationService", "ValidateConfiguration", "Whether a configuration is valid, and its problems."),
-    RemoteCall("ConfigurationService", "PreviewConfiguration", "What a configuration would change.", long=True),
+    RemoteCall("ConfigurationService", "PreviewConfiguration", "What a configuration would change.", asks=True),
     RemoteCall("ConfigurationService", "GetConfigurationHistory", "The configurations since the core started."),
     RemoteCall("ConfigurationService", "GetConfiguration", "One configuration with its text.", long=True),
     RemoteCall(

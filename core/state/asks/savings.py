@@ -21,7 +21,7 @@ from kornel.core.model.nodes import Node
 from kornel.core.model.queues import Queue
 from kornel.core.model.shapes import Pairs, Vector, holds_pairs, unbook_amounts
 from kornel.core.model.users import Account
-from kornel.core.policies.claim_order import comes_before, line_key, stands_before
+from kornel.core.policies.claim_order import Dues, line_key, stands_before
 from kornel.core.policies.device_choice import count_left
 from kornel.core.state.asks import finding, group_domains, questions
 from kornel.core.state.asks.reservations import end_reservation
@@ -148,10 +148,11 @@ def list_behind(state: PartitionState, ask: Allocation, since_ns: int, *, lesser
         came = came_ns(saver.members)
         claims += [(claim, came) for claim in saver.claims()]
 
+    find_lead = Dues(state.guarantee_mode).find_lead
+
     def is_behind(waiter: Allocation, came: int) -> bool:
-        if comes_before(ask, waiter):
-            return lesser and line_key(waiter) > key
-        return came > since_ns and not comes_before(waiter, ask)
+        lead = find_lead(ask, waiter)
+        return lesser and line_key(waiter) > key if lead > 0 else lead == 0 and came > since_ns
 
     # While the shim is asked about a holder, nobody takes its room.
     found = [c for c, came in claims if c.ask.place is not AskPlace.HELD and is_behind(c.waiter, came)]

@@ -23,7 +23,6 @@ from kornel.core.policies.claim_order import (
     is_let_through,
     list_lent,
     list_older,
-    owing_queues,
     rank_below,
 )
 from kornel.core.policies.guarantees import project_usage
@@ -137,21 +136,23 @@ def wake_borrowers(state: PartitionState, node: Node, dues: Dues | None = None) 
             ask = waiter.first_ask() if isinstance(waiter, AskGroup) else waiter.ask
             rank = ask.application, ask.spec.priority
             if rank not in known:
-                known[rank] = lends_room(state, node, ask)
+                known[rank] = lends_room(node, ask, dues)
             if known[rank]:
                 _try_again(state, waiter)
     if state.waiting_for_domain and any(amount > 0 for amount in most):
-        _wake_borrowers_in_domains(state, node, saved, most)
+        _wake_borrowers_in_domains(state, node, saved, most, dues)
     for shape in [shape for shape in state.refused if holds_pairs(most, shape.pairs)]:
         elsewhere = [asks for nodes, asks in state.refused.get(shape, {}).items() if node.node_id not in nodes]
-        for ask in [ask for asks in elsewhere for ask in asks if lends_room(state, node, ask)]:
+        for ask in [ask for asks in elsewhere for ask in asks if lends_room(node, ask, dues)]:
             resume_refused(state, ask)
-    _wake_borrowing_gangs(state, saved, most)
+    _wake_borrowing_gangs(state, saved, most, dues)
 
 
-def _wake_borrowers_in_domains(state: PartitionState, node: Node, saved: list[Reservation], most: Vector) -> None:
+def _wake_borrowers_in_domains(
+    state: PartitionState, node: Node, saved: list[Reservation], most: Vector, dues: Dues
+) -> None:
     """Wakes those who wait for a domain and may use what is *saved* on *node*, where *most* is open to them."""
-    claims, mode = node.claims, state.guarantee_mode
+    claims = node.claims
     assert claims is not None, "room is saved there"
     # Whoever comes before a holder stands before it in the line, but for asks of its own application in a leaf where
     # priorities do not count between applications; others may pass only where they are owed a guarantee.
@@ -159,7 +160,6 @@ def _wake_borrowers_in_domains(state: PartitionState, node: Node, saved: list[Re
     groups = state.in_line.list_before((max(importance_of(claim.waiter) for claim in saved),))
     owed = list(_owed_leaves(state.root))
     around = holders | dict.fromkeys(application for leaf in owed for application in leaf.applications.values())
-    owing: dict[tuple[Shape, Queue], tuple[Queue, ...]] = {}
     lent: dict[tuple[object, ...], list[Reservation]] = {}
     fits: dict[object, bool] = {}
     near = [*groups, *(group for each in around for group in each.groups.values())]
@@ -171,17 +171,14 @@ def _wake_borrowers_in_domains(state: PartitionState, node: Node, saved: list[Re
             continue
         ask = waiter.first_ask() if isinstance(waiter, AskGroup) else waiter.ask
         if ask.reservation in saved:  # Its own claim counts for it.
-            if lends_room(state, node, ask):
+            if lends_room(node, ask, dues):
                 _try_again(state, waiter)
             continue
-        kind = shape, ask.queue
-        if kind not in owing:
-            owing[kind] = owing_queues(ask, mode)
-        owes = owing_queues(ask, mode) if ask.triggered else owing[kind]
         # All of one standing may pass the same holders.
-        standing = ask.queue, ask.turn_priority, ask.application in holders and ask.application, owes
+        same = ask.application in holders and ask.application
+        standing = ask.queue, ask.turn_priority, same, dues.find_owing(ask)
         if standing not in lent:
-            lent[standing] = list_lent(ask, saved, mode)
+            lent[standing] = list_lent(ask, saved, dues)
         if (passed := lent[standing]) and (shape, standing) not in fits:
             room = claims.open_room(node.free, passed)
             fits[shape, standing] = holds_pairs(room, shape.pairs) and node.has_devices(shape.devices, ask, passed)
@@ -199,15 +196,15 @@ def _owed_leaves(queue: Queue, *, owes: bool = False) -> Iterator[Queue]:
         yield from _owed_leaves(child, owes=owes)
 
 
-def _wake_borrowing_gangs(state: PartitionState, saved: list[Reservation], most: Vector) -> None:
+def _wake_borrowing_gangs(state: PartitionState, saved: list[Reservation], most: Vector, dues: Dues) -> None:
     """Wakes the gangs that may use what is *saved* on a node where *most* is open to them."""
-    saver, mode = state.gangs.find_saver(), state.guarantee_mode
+    saver = state.gangs.find_saver()
     waiters: list[AskGroup | Reservation] = [] if saver is None else [*saver.claims()[:1]]
     for demand, room in state.gangs.rooms.items():
         if any(holds_pairs(most, members.pairs) for members in demand):
             waiters += room.waiters
     for waiter in waiters:
-        if list_lent(waiter.first_ask() if isinstance(waiter, AskGroup) else waiter.waiter, saved, mode):
+        if list_lent(waiter.first_ask() if isinstance(waiter, AskGroup) else waiter.waiter, saved, dues):
             _try_again(state, waiter)
 
 
@@ -245,20 +242,20 @@ def _leaves_that_may_pass(room: WaitingRoom, claim: Reservation | LimitClaim, du
                 left.append((child, may_come_first, may_owe))
 
 
-def lends_room(state: PartitionState, node: Node, ask: Allocation) -> bool:
+def lends_room(node: Node, ask: Allocation, dues: Dues) -> bool:
     """Tells whether *node* has room for *ask* if it uses what is saved there for those whom it may pass, whatever the
     shim has refused."""
-    return count_lent(state, node, ask) > 0
+    return count_lent(node, ask, dues) > 0
 
 
-def count_lent(state: PartitionState, node: Node, ask: Allocation) -> int:
+def count_lent(node: Node, ask: Allocation, dues: Dues) -> int:
     """Returns for how many asks such as *ask* there is room on *node* if they use what is saved there for those whom it
     may pass; with devices, for one at most; 0: nothing is lent."""
     claims, shape = node.claims, ask.shape
     if claims is None or not holds_pairs(node.free, shape.pairs):
         return 0
     saved = claims.list_saved()
-    lent = list_lent(ask, [claim for claim in saved if claim.ask is not ask], state.guarantee_mode)
+    lent = list_lent(ask, [claim for claim in saved if claim.ask is not ask], dues)
     if not lent:
         return 0
     room = claims.open_room(node.free, [*lent, *(claim for claim in saved if claim.ask is ask)])

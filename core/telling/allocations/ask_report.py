@@ -167,11 +167,12 @@ def _find_remarks(application: Application) -> Iterator[str]:
 
 
 def _kind_of(state: PartitionState, ask: Allocation) -> tuple[object, ...]:
-    """Returns the key of asks that have the same blockers; an ask with a reservation or hold has a key of its own,
-    unless it holds its place together with its gang."""
-    alone = ask.key if ask.reservation is not None or ask.place is AskPlace.HELD or ask.refused is not None else ""
-    if ask.reservation is not None and state.gangs.hold_of(ask) is not None:
-        alone = "with its gang"
+    """Returns the key of asks that have the same blockers; an ask that holds room has a key of its own, unless it holds
+    it together with its gang or saves it by age."""
+    held = ask.reservation
+    alone = ask.key if held is not None or ask.place is AskPlace.HELD or ask.refused is not None else ""
+    if held is not None and (state.gangs.hold_of(ask) is not None or (held.by_age and ask.refused is None)):
+        alone = "with its gang" if not held.by_age else "by age"
     pool = ask.pool.name if ask.pool is not None else ""
     together = together_of(ask.spec)
     return (ask.shape, ask.spec.required_node, ask.priority, ask.spec.allow_preempt_other, pool, alone, together)

@@ -3,7 +3,7 @@
 Placement stops at the first blocker; this module names all of them, so that users do not remove one only to find the
 next. Blockers that waiting can never end come first; then they are in the order in which placement checks them
 (application, user and group, queues from the leaf to the root, reservation, nodes); within a level the greatest
-shortage comes first.
+shortage comes first, but nodes that could never hold the ask come behind those that could.
 """
 
 from __future__ import annotations
@@ -30,9 +30,10 @@ from kornel.core.policies.gang_nodes import Candidates, Shortfall
 from kornel.core.preemption.gang_losses import is_leaving_whole
 from kornel.core.state.partition_state import PartitionState
 from kornel.core.state.records.missing_shares import missing_share
+from kornel.core.state.waiting.dependence import find_first_judged
 from kornel.core.state.waiting.gathering import find_least, minimum_members, minimum_of
 from kornel.core.state.waiting.rooms import UNSERVED
-from kornel.core.telling.allocations.explanation import Blocker, BlockerKind, Level, Shortage
+from kornel.core.telling.allocations.explanation import PERMANENT, Blocker, BlockerKind, Level, Shortage
 from kornel.core.telling.claims.claim_views import describe_claim, describe_own_claim
 from kornel.core.telling.nodes.device_blockers import describe_lack, measure_lack
 from kornel.core.telling.nodes.domain_blockers import describe_domains, domain_blockers, requires_domain
@@ -66,7 +67,8 @@ def find_blockers(state: PartitionState, ask: Allocation) -> tuple[tuple[Blocker
 def find_first_blocker(
     state: PartitionState, ask: Allocation, on_nodes: dict[Shape, tuple[Blocker, ...]]
 ) -> Blocker | None:
-    """Returns what keeps *ask* from being placed first of all; of obstacles on nodes the one on most nodes.
+    """Returns what keeps *ask* from being placed first of all; of obstacles on nodes that could hold it, the one on
+    most of them.
 
     Nodes are looked at only if nothing else comes first, and once for each shape, of which *on_nodes* keeps the
     blockers from one ask to the next.
@@ -88,13 +90,14 @@ def find_first_blocker(
         if alike:
             on_nodes[ask.shape] = found
     if found and found[0].level is Level.NODE:
-        return max(found, key=lambda blocker: blocker.nodes)
+        return max(found, key=lambda blocker: (blocker.permanent, blocker.kind not in PERMANENT, blocker.nodes))
     return next(iter(found), None)
 
 
 def find_causes(state: PartitionState, ask: Allocation) -> Iterator[Blocker]:
     """Yields what keeps *ask* waiting, except nodes; for a member of a gang that is placed as a whole, also nodes."""
     yield from _application_blockers(ask)
+    yield from _line_blockers(state, ask)
     if isinstance(ask.group, GangUnit):
         yield from gang_blockers(state, ask.group)
         return
@@ -113,9 +116,10 @@ def _shortfall(ask: Allocation) -> Iterator[Blocker]:
         yield Blocker(BlockerKind.GANG_INCOMPLETE, Level.APPLICATION, application.application_id, detail)
 
 
-def rank_of(blocker: Blocker) -> tuple[bool, int, float, str, str]:
+def rank_of(blocker: Blocker) -> tuple[bool, int, bool, float, str, str]:
     """Returns the key by which blockers are ranked."""
-    return (not blocker.permanent, _LEVELS[blocker.level], -blocker.distance, blocker.kind, blocker.name)
+    vain = blocker.kind in PERMANENT
+    return (not blocker.permanent, _LEVELS[blocker.level], vain, -blocker.distance, blocker.kind, blocker.name)
 
 
 def _application_blockers(ask: Allocation) -> Iterator[Blocker]:
@@ -170,6 +174,19 @@ def _gate_blockers(ask: Allocation) -> Iterator[Blocker]:
             detail = f"{format_count(count, 'application holds', 'applications hold')} something, {most} may"
             numbers = Shortage("applications", most, count, 1, count + 1 - most)
             yield Blocker(kind, Level.USER, str(account), detail, (numbers,), distance=1.0)
+
+
+def _line_blockers(state: PartitionState, ask: Allocation) -> Iterator[Blocker]:
+    """Yields whom the shim has to judge before *ask* (protocol.md 13): somebody before it in its leaf, or as many as
+    may stand in line."""
+    group, leaf = ask.group, ask.queue
+    first = None if group is None else find_first_judged(state.callbacks, ask)
+    if first is not None and first is not ask:
+        detail = f"waits until the shim has judged {first.spec.key}, which comes before it here"
+        yield Blocker(BlockerKind.WAITING_FOR_TURN, Level.QUEUE, leaf.path, detail)
+    elif group in leaf.turns:
+        detail = f"the shim is asked about {len(state.callbacks.line)} other asks first, which hold room"
+        yield Blocker(BlockerKind.WAITING_FOR_TURN, Level.QUEUE, leaf.path, detail)
 
 
 def _turn_blockers(application: Application) -> Iterator[Blocker]:

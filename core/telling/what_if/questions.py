@@ -246,7 +246,7 @@ def _forecast_victims(sandbox: Sandbox, placed: list[Placed], left: Unplaced, no
             # The queue of the ask has more than before, so other asks may come before the next one of its equals.
             seeking = _in_turn(sandbox, seeking)
     if sandbox.searches >= MOST_SEARCHES:
-        notes.append(f"at most {MOST_SEARCHES} searches for victims are made")
+        notes.append(f"cut short after {MOST_SEARCHES} searches for victims")
     if sandbox.shim_has_a_say:
         notes.append("the shim, which has the last word, was not asked")
     return Forecast(
@@ -270,7 +270,14 @@ class _Seekers:
         self.waits: list[Waits] = []
         """The asks that found no victims; consecutive asks with the same reason share an entry."""
         self._reason = reason
-        self._for_all = "" if reason.preemption_may_help else "victims make no room within this limit"
+        self._for_all = ""
+        self._note_limit(reason)
+
+    def _note_limit(self, reason: NotPlaced | None) -> None:
+        """Notes that no victim makes room for any of the asks if *reason* is such a limit, which earlier asks may have
+        filled."""
+        if reason is not None and not reason.preemption_may_help:
+            self._reason, self._for_all = reason, "victims make no room within this limit"
 
     def find_victims(self, sandbox: Sandbox) -> Preempts | None:
         """Returns the victims for the next ask that finds some; ``None`` if none of the remaining equals does.
@@ -281,6 +288,8 @@ class _Seekers:
             ask = self.asks.popleft()
             if not self._for_all and sandbox.searches >= MOST_SEARCHES:
                 self._for_all = "not examined"
+            if not self._for_all:
+                self._note_limit(sandbox.find_limit(ask))
             why = str(Outcome.ALREADY_TRIGGERED) if ask.triggered else self._for_all
             if not why:
                 result, due_ns = sandbox.attempt_preemption(ask, sandbox.due_ns(ask))

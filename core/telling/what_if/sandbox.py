@@ -43,7 +43,7 @@ from kornel.core.state.asks.reservations import end_reservation, reserve_node
 from kornel.core.state.books import ledger
 from kornel.core.state.books.fair_terms import refresh_fair_terms, refresh_fair_terms_below
 from kornel.core.state.partition_state import PartitionState
-from kornel.core.state.waiting.rooms import note_lost_capacity
+from kornel.core.state.waiting.rooms import bring_forward, note_lost_capacity
 from kornel.core.state.waiting.turns import first_group
 from kornel.core.state.waiting.waking import wake_for_queue, wake_waiting
 
@@ -51,8 +51,10 @@ MOST_STEPS: Final = 200
 MOST_LOOKS: Final = 10_000
 """The most steps of a search for victims, and the most nodes examined in all of them, before the answer says that it
 was cut short."""
-MOST_SEARCHES: Final = 4
+MOST_SEARCHES: Final = 30
 """The most searches for victims in one answer, because each takes milliseconds in a large cluster."""
+FEW_SEARCHES: Final = 1
+"""The searches without prospects, which take about as long as it takes to make these."""
 MOST_PAUSES: Final = 8
 """The most pauses, due to the limit of one interval, over which one ask is followed."""
 
@@ -74,10 +76,12 @@ class Sandbox:
         self._searches_before = state.preemption_attempts
         self.shim_has_a_say = state.callbacks.predicates or state.callbacks.preemption_predicates
         state.recording = False
-        # Making prospects takes longer than one search without them.
         state.records[GuaranteeRecord].prospects = KnownProspects() if alike else NoProspects()
         state.callbacks.predicates = state.callbacks.preemption_predicates = False
         state.callbacks.open.clear()
+        state.callbacks.silent = True
+        for leaf in [queue for queue in state.queues.values() if queue.set_back]:
+            bring_forward(leaf)
         state.callbacks.now_ns = now_ns
         # The enforcement of lowered maxima comes before preemption for guarantees, and is over when that has its turn.
         state.enforcement.run = None
@@ -167,6 +171,10 @@ class Sandbox:
                 self.bind(ask, found)
                 yield ask, found
 
+    def find_limit(self, ask: Allocation) -> NotPlaced | None:
+        """Returns the limit that *ask* would exceed now beside what runs and what is claimed; ``None``: none."""
+        return finding.exceeded_limit(self.state, ask)
+
     def bind(self, ask: Allocation, node: Node) -> None:
         """Places *ask* on *node*."""
         placement.bind(self.state, ask, node, self.now_ns)
@@ -206,6 +214,8 @@ class Sandbox:
             return self._attempt_on_required_node(ask, due_ns), due_ns
         if not state.guarantee_preemption:
             return Refusal(Outcome.POLICY_OFF, guarantee.why_off(state)), due_ns
+        if self.searches == FEW_SEARCHES and isinstance(record.prospects, NoProspects):
+            record.prospects = KnownProspects()
         for _ in range(MOST_PAUSES):
             # A leaf that has used up its attempts gets new ones a moment later.
             record.attempts_left.clear()

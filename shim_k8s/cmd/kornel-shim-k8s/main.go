@@ -3,9 +3,11 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
+	"io"
 	"log/slog"
 	"os"
 	"os/signal"
@@ -18,6 +20,7 @@ import (
 	"github.com/apache/yunikorn-k8shim/pkg/shim"
 
 	"kornel.internal/clients/go/kornel"
+	"kornel/shim_k8s/groups"
 	"kornel/shim_k8s/scheduler"
 	"kornel/shim_k8s/tasks"
 )
@@ -29,6 +32,7 @@ type settings struct {
 	core, listen, lease, identity string
 	credentials                   kornel.Credentials
 	leaseDuration                 time.Duration
+	annotate                      string
 }
 
 func readSettings() settings {
@@ -44,6 +48,7 @@ func readSettings() settings {
 	flag.StringVar(&s.lease, "lease", "kornel-shim-k8s", "name of the Lease, in the shim's namespace, that the scheduling shim holds; empty: no leader election")
 	flag.DurationVar(&s.leaseDuration, "lease-duration", 15*time.Second, "how long others wait for a silent holder of the Lease")
 	flag.StringVar(&s.identity, "identity", fromEnvironment("POD_NAME", hostname), "name of this shim in the Lease (POD_NAME)")
+	flag.StringVar(&s.annotate, "annotate-groups", "", "print the manifests of this file (-: standard input) with YuniKorn's annotations in the place of PodGroups, and end")
 	flag.Parse()
 	return s
 }
@@ -57,12 +62,46 @@ func fromEnvironment(name, otherwise string) string {
 
 func main() {
 	settings := readSettings()
+	if settings.annotate != "" {
+		if err := annotateGroups(settings.annotate, os.Stdout); err != nil {
+			fmt.Fprintln(os.Stderr, "error:", err)
+			os.Exit(1)
+		}
+		return
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
 	if err := run(ctx, settings); err != nil {
 		fmt.Fprintln(os.Stderr, "error:", err)
 		os.Exit(1)
 	}
+}
+
+// annotateGroups writes the objects of a file with YuniKorn's annotations, one JSON document a line.
+func annotateGroups(path string, to io.Writer) error {
+	from := os.Stdin
+	if path != "-" {
+		file, err := os.Open(path)
+		if err != nil {
+			return err
+		}
+		defer file.Close()
+		from = file
+	}
+	objects, err := groups.Read(from)
+	if err != nil {
+		return fmt.Errorf("%s: %w", path, err)
+	}
+	if err := groups.Annotate(objects); err != nil {
+		return fmt.Errorf("%s: %w", path, err)
+	}
+	encoder := json.NewEncoder(to)
+	for _, each := range objects {
+		if err := encoder.Encode(each.Object); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func run(ctx context.Context, settings settings) error {

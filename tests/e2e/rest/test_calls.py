@@ -116,6 +116,19 @@ async def test_what_if_answers_in_numbers(fresh: Cluster) -> None:
     assert len(answer["waiting"]) == 1
 
 
+async def test_previews_that_wait_keep_nobody_from_a_long_list(fresh: Cluster) -> None:
+    """One is worked out and one waits, and a third one is refused: lists come meanwhile."""
+    await fresh.register()
+    path = f"{CALLS}/ConfigurationService/PreviewConfiguration"
+    with fresh.core.server.managers.questions.hold_back():
+        asked = [asyncio.create_task(fresh.http.post(path, json={"config": OTHER})) for _ in range(3)]
+        refused, waiting = await asyncio.wait(asked, return_when=asyncio.FIRST_COMPLETED, timeout=PATIENCE_S)
+        assert [(await each).status_code for each in refused] == [503]
+        assert (await fresh.get(f"{P}/stranded")) is not None
+    for each in waiting:
+        assert [queue["path"] for queue in (await each).json()["queues"]] == ["root.b"]
+
+
 async def test_who_waits_for_an_answer_to_a_question_keeps_nobody_from_a_long_list(fresh: Cluster) -> None:
     """Twenty pages ask at once: each has its turn, and the lists of other pages come meanwhile."""
     await fresh.register()

@@ -1,9 +1,10 @@
-"""What the command line says about what would happen."""
+"""What the command line says about what would happen, and about what happened to an application."""
 
 from __future__ import annotations
 
-from kornel.cli.text.explain import render_forecast
+from kornel.cli.text.explain import render_explanation, render_forecast
 from kornel.v1 import explain_pb2 as pb
+from kornel.v1.events_pb2 import DecisionVictim
 
 
 def test_a_member_that_needs_no_victims_finds_room() -> None:
@@ -51,3 +52,41 @@ def test_what_waits_anyway_is_told_last() -> None:
     lines = render_forecast(pb.WhatIfResponse(waiting=[anyway, waits], complete=True), 0).splitlines()
     assert any(line.startswith("new would wait: room") for line in lines)
     assert lines[-1].startswith("old and 1 more like it go on waiting: room")
+
+
+def test_many_victims_of_an_application_have_a_line_each() -> None:
+    """Twenty paragraphs that say the same would drown the rest."""
+    victims = [
+        pb.PreemptedWork(
+            victim=DecisionVictim(key=f"v{at}", node_id="n1"), at_ns=10**9, kind="guarantee",
+            taken_by=f"p{at}", taken_by_queue="root.b", law="law 4",
+        )
+        for at in range(20)
+    ]  # fmt: skip
+    report = pb.ApplicationReport(application_id="app", preempted=victims)
+    text = render_explanation(pb.ExplainResponse(application=report), 6 * 10**9)
+    assert "law 4" not in text
+    rows = [line.split() for line in text.splitlines()[-20:]]
+    assert rows[7] == ["v7", "5s", "ago", "guarantee", "p7", "root.b"]
+
+
+def test_what_waits_for_the_same_reason_is_told_once() -> None:
+    """Whether each of them saves room on a node of its own or not."""
+    waits = [
+        pb.ForecastWait(key=f"w{at}", application_id="a", queue="root.a", ask_count=at, reason="room", already=True)
+        for at in range(1, 15)
+    ]
+    other = pb.ForecastWait(key="x", application_id="b", queue="root.a", ask_count=1, reason="room", already=True)
+    lines = render_forecast(pb.WhatIfResponse(waiting=[*waits, other], complete=True), 0).splitlines()
+    assert [line.split(" go")[0] for line in lines if " go on waiting:" in line] == ["w1 and 104 more like it"]
+    assert lines[-1].startswith("x goes on waiting: room")
+
+
+def test_an_answer_that_was_cut_short_names_bounds() -> None:
+    """More may preempt than were found, and fewer wait."""
+    preempts = pb.ForecastPreemption(key="p", kind="guarantee", victims=[pb.ForecastVictim(key="v")])
+    waits = pb.ForecastWait(key="w", ask_count=7)
+    answer = pb.WhatIfResponse(preemptions=[preempts], waiting=[waits], notes=["cut short"])
+    assert render_forecast(answer, 0).splitlines()[0] == (
+        "0 asks placed at once, 1 or more by preemption, up to 7 would wait, 1 allocation or more would have to leave"
+    )

@@ -12,7 +12,7 @@ from kornel.core.telling.allocations.explanation import (
     LostWork,
     Shortage,
 )
-from kornel.core.telling.explain import Named
+from kornel.core.telling.explain import FirstBlockers, Named
 from tests.reading import read
 from tests.scenarios.stage import Stage
 
@@ -146,6 +146,38 @@ def test_fragments_are_named() -> None:
     assert {each.detail for each in explained(stage, "k").blockers} == {
         "not enough room", "smaller than the ask even when empty",
     }  # fmt: skip
+
+
+def test_nodes_that_could_hold_it_come_before_those_that_never_will() -> None:
+    """A job for eight GPUs waits for the node that has them, and not because three others have none."""
+    stage = played(
+        *(f"node c{number} vcore=8000" for number in range(3)), "node g1 gpu=8", "node g2 gpu=8", "app app1",
+        "run v1 node=g1 gpu=1", "run v2 node=g2 gpu=1", "ask k gpu=8", "cycle",
+    )  # fmt: skip
+    assert [(each.kind, each.nodes) for each in explained(stage, "k").blockers] == [
+        ("node-full", 2), ("node-too-small", 3),
+    ]  # fmt: skip
+    (first,) = read(stage.engine, PARTITION, 0).explain(FirstBlockers(("k",))) or ()
+    assert first is not None
+    assert first.kind == "node-full"
+    stage.play(["ask large gpu=9", "cycle"])
+    (never,) = read(stage.engine, PARTITION, 0).explain(FirstBlockers(("large",))) or ()
+    assert never is not None
+    assert (never.kind, never.nodes, never.permanent) == ("node-too-small", 5, True)
+
+
+def test_equal_asks_that_save_room_are_told_once() -> None:
+    """Each on a node of its own: what keeps them is the same."""
+    nodes = range(60)
+    stage = played(*(f"node n{number} vcore=8000" for number in nodes), "app v", "app app1")
+    stage.play(
+        [f"run v{number} app=v node=n{number} vcore=7000" for number in nodes]
+        + [f"ask k{number} vcore=8000" for number in range(3)]
+    )
+    stage.play(["cycles until=5s every=1s"])
+    application = read(stage.engine, PARTITION, stage.now_ns).explain(Named("app1"))
+    assert isinstance(application, ApplicationReport)
+    assert [(each.size, each.first.state) for each in application.asks] == [(3, "Reserved")]
 
 
 def test_an_application_tells_what_its_asks_do_not() -> None:

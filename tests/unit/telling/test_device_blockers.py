@@ -33,6 +33,6 @@ def test_one_node_is_explained_and_preemption_told() -> None:
     assert [blocker.kind for blocker in found.blockers] == ["node-devices"]
     assert found.first_node == ""
     report = explained(stage)
-    assert [blocker.kind for blocker in report.blockers] == ["node-without-devices", "node-devices"]
+    assert [blocker.kind for blocker in report.blockers] == ["node-devices", "node-without-devices"]
     assert report.preemption is not None
     assert report.preemption.verdict is PreemptionVerdict.FORBIDDEN
