@@ -218,13 +218,14 @@ async def dependent_world(bench: Bench, answers: Answers) -> CallbackPeer:
     return await bench.attach_peer(answers)
 
 
-@case(160, "asks that depend on other placements are asked about one at a time, all others at once",
+@case(160, "asks that depend on other placements are asked about one at a time, those before them at once",
       rule="protocol.md 13")  # fmt: skip
 async def one_at_a_time(bench: Bench) -> None:
     peer = await dependent_world(bench, Answers(predicates=withhold_answer, timeout_ms=60_000))
     await bench.send(
-        allocation("d1", tags=DEPENDENT), allocation("d2", tags=DEPENDENT), allocation("p1"), allocation("p2")
-    )
+        allocation("p1"), allocation("p2"), allocation("d1", tags=DEPENDENT), allocation("d2", tags=DEPENDENT),
+        allocation("p3"),
+    )  # fmt: skip
     await bench.expect(updated("app", "Accepted"))
     await peer.wait_until(lambda: len(peer.questions) >= 3, "three questions")
     await bench.expect_silence()
@@ -241,6 +242,11 @@ async def one_at_a_time(bench: Bench) -> None:
     check("d2" not in asked_about(peer), "d2 was asked about before d1 was acknowledged")
     await peer.acknowledge_placement("d1")
     await peer.wait_until(lambda: "d2" in asked_about(peer), "to be asked about d2 once d1 is in place")
+    await bench.expect_silence()
+    check("p3" not in asked_about(peer), "p3, which comes behind d2, was asked about before d2 was judged")
+    await peer.answer_questions("d2")
+    await bench.expect(new("d2"))
+    await peer.wait_until(lambda: "p3" in asked_about(peer), "to be asked about p3 once d2 is judged")
 
 
 @case(161, "of two positive answers that depend on placements one counts, and the other question is asked again",

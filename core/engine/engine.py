@@ -196,8 +196,7 @@ class Engine:
         callbacks.now_ns = now_ns
         if callbacks.deadlines:
             inquiries.expire_inquiries(callbacks, now_ns)
-        if callbacks.line:
-            dependence.ask_next(callbacks, now_ns)
+        dependence.let_others_pass(callbacks, self._partitions.values(), now_ns)
         more = False
         standing: dict[str, str] = {}
         for state in self._partitions.values():
@@ -207,9 +206,9 @@ class Engine:
                 standing[state.name] = still
             if state.cleaning is not None:
                 more = configure.advance_cleaning(state) or more
-        # A timer or a preemption may have cancelled the open question, and nothing else would ask the next one.
+        # This comes last, because somebody who comes first in its leaf may have joined the line.
         if callbacks.line:
-            more = dependence.is_turn(callbacks, now_ns) or more
+            more = dependence.ask_next(callbacks, now_ns) or more
         if self._remains:
             more = self._clear_away(budget * RECORDS_PER_DECISION) or more
         return CycleResult(self._take_effects(), more, standing)

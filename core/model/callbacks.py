@@ -74,9 +74,9 @@ class Callbacks:
 
     __slots__ = (
         "_number", "asks_recorded", "awaits_placements", "deadlines", "dependent_asked", "dependent_depth",
-        "dependent_moves", "dependent_placements", "events", "line", "now_ns", "open", "placements_recorded",
-        "predicates", "preemption_notices", "preemption_predicates", "recording", "removals_recorded",
-        "scheduling_states", "settled_by_ns", "timeout_ns", "unsettled", "unsettled_in",
+        "dependent_moves", "dependent_placements", "events", "line", "now_ns", "open", "owed_by_ns",
+        "placements_recorded", "predicates", "preemption_notices", "preemption_predicates", "recording",
+        "removals_recorded", "scheduling_states", "settled_by_ns", "silent", "timeout_ns", "unsettled", "unsettled_in",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -116,6 +116,11 @@ class Callbacks:
         """The partition of the ``unsettled`` ask."""
         self.settled_by_ns = 0
         """The time from which the ``unsettled`` ask counts as in place at the shim."""
+        self.owed_by_ns = 0
+        """The time by which the shim has to answer the question of the line that is open, or to acknowledge the
+        ``unsettled`` placement; until then, asks wait behind those in line."""
+        self.silent = False
+        """Tells whether that time has passed, so that nobody waits behind them."""
         self._number = 0
 
     @property

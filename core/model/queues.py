@@ -57,7 +57,7 @@ class Queue:
         "fair_max", "fair_terms", "guaranteed", "held_back", "in_line", "leaf", "limits", "managed", "max",
         "max_applications", "name", "newcomers", "order", "parent", "parked", "path", "pending", "preempted_count",
         "preempted_total", "preempting", "priority", "properties", "rank", "rooms", "running", "saved", "saving",
-        "siblings", "starting", "submit_acl", "used", "waiting", "with_due",
+        "set_back", "siblings", "starting", "submit_acl", "turns", "used", "waiting", "with_due",
     )  # fmt: skip
 
     def __init__(
@@ -119,6 +119,12 @@ class Queue:
         """The order of its parent, in which it is while something below is active; ``None`` for the root."""
         self.rooms: dict[WaitingRoom, None] = {}
         """The waiting rooms in which somebody below it takes turns."""
+        self.turns: dict[Allocation | AskGroup, tuple[Any, ...]] = {}
+        """The asks of a leaf that depend on other placements and wait until the shim has judged them, and groups of
+        such asks that found the line full. Each has its place in the order of the leaf, behind which nobody is placed
+        meanwhile."""
+        self.set_back = False
+        """Tells whether nobody in a leaf is tried for now, because the first stands behind one of ``turns``."""
         self.newcomers: KeyedHeap[Application] | None = None
         """The applications of a leaf sorted ``stateaware`` that could start but have not started. Only one of them may
         start at a time."""
@@ -179,6 +185,7 @@ class Queue:
         self.allocating.clear()
         self.starting.clear()
         self.claimants.clear()
+        self.turns.clear()
         for account in self.accounts.values():
             account.saving = None
         self.accounts.clear()
@@ -294,6 +301,16 @@ class Queue:
             exchange_priority(counts, before, now)
             self._refresh_rank()
 
+    def step_back(self) -> None:
+        """Rank the queues above without this leaf, because nobody in it may be tried for now."""
+        self.set_back = True
+        self._refresh_rank()
+
+    def come_forward(self) -> None:
+        """Rank the queues above with this leaf again."""
+        self.set_back = False
+        self._refresh_rank()
+
     def refresh_priorities(self) -> None:
         """Compute the priority that is shown and the rank again, and those of ancestors as far as they change."""
         self._refresh_shown()
@@ -309,7 +326,7 @@ class Queue:
                 self.parent.update_shown(before, shown)
 
     def _refresh_rank(self) -> None:
-        rank = self.expose_priority(self._ranks)
+        rank = NOTHING_WAITS if self.set_back else self.expose_priority(self._ranks)
         if rank != self.rank:
             before, self.rank = self.rank, rank
             if self.parent is not None:

@@ -381,19 +381,20 @@ MODEL: Final = (
         Callbacks,
         "_number awaits_placements deadlines dependent_asked dependent_depth dependent_moves dependent_placements"
         " events line now_ns open predicates preemption_notices preemption_predicates recording scheduling_states"
-        " settled_by_ns timeout_ns unsettled unsettled_in",
+        " owed_by_ns settled_by_ns silent timeout_ns unsettled unsettled_in",
         under_way="asks_recorded placements_recorded removals_recorded",
-        defaults={"dependent_moves": 0},
+        defaults={"dependent_moves": 0, "owed_by_ns": 0, "silent": False},
     ),
     Kept(Claims, "_owners _parts by_age held leaving needed reservations unowned victims"),
     Kept(Failure, "message times last_ns"),
     Kept(GroupOrder, "_entries groups"),
     Kept(
         WaitingRoom,
-        "_key_of at_once awake branches chances groups last_chance_ns shape",
+        "_key_of at_once awake branches chances groups last_chance_ns set_back shape",
         derived={"line": lambda _: None},
+        defaults={"set_back": {}},
     ),
-    Kept(Branch, "_key_of groups orders ranks"),
+    Kept(Branch, "_key_of groups orders ranks withheld", defaults={"withheld": {}}),
     Kept(KeyedHeap, "_entries _key_of _left marked members"),
     Kept(Counted, "capacity free held"),
     Kept(Domain, "below capacity free held level nodes path", derived={"counted_rooms": _no_map}),
@@ -414,9 +415,10 @@ MODEL: Final = (
         "_guaranteed_below _lineage _priorities _ranks accounts admin_acl allocating applications ceilings"
         " children claimants claimed claims counted depth draining dynamic_terms fair_max fair_terms guaranteed"
         " held_back leaf limits managed max max_applications name newcomers order parent parked path pending"
-        " preempted_count preempted_total preempting priority properties rank rooms running saved saving siblings"
-        " starting submit_acl used waiting",
+        " preempted_count preempted_total preempting priority properties rank rooms running saved saving set_back"
+        " siblings starting submit_acl turns used waiting",
         derived={"in_line": _line_up, "with_due": _find_due},
+        defaults={"set_back": False, "turns": {}},
     ),
     Kept(RecordedEvents, "bounded_ns no_victim_ns over_queue_quota over_user_quota refused_ns"),
     Kept(GroupMembers, "gather_until_ns in_turn most running short"),

@@ -170,6 +170,7 @@ class Cluster(DrivenCore):
         drained: bool = False,
     ) -> None:
         self.dice = dice = random.Random(seed)
+        self.waits = waiting
         self._guaranteed = [
             {"vcore": dice.randint(2, 8), "memory": dice.randint(2, 8)} if dice.random() < 0.8 else {} for _ in range(4)
         ]
@@ -333,7 +334,7 @@ class GuardedCluster(Cluster):
         users = {"name": "users", "parent": True, "submitacl": submit, "childtemplate": template}
         self._lists = [dice.choice(["bob", "eve staff", "*", ""]) for _ in range(4)]
         self._rules, self._users = json.dumps(rules), json.dumps(users)
-        super().__init__(seed, limited=dice.random() < 0.6, drained=True)
+        super().__init__(seed, limited=dice.random() < 0.6, drained=True, waiting=dice.random() < 0.3)
 
     def configuration(self, *others: Any) -> str:
         text = super().configuration(*others).replace("submitacl: '*'", "submitacl: 'ann'")
@@ -375,6 +376,10 @@ def test_what_is_foretold_of_a_submission_comes_true(seed: int) -> None:
     everybody: list[Placed | Preempts | Waits] = [*forecast.placed, *forecast.preempts, *forecast.waits]
     assert {found.queue for found in everybody} == {answer.queue}
     happened = cluster.carry_out((asks_of(question, "what-if"),), now_ns)
+    if cluster.waits:
+        # Somebody's claim may lapse, and an ask find room before its victims have left.
+        sooner = {found.key for found in forecast.preempts}
+        happened = happened._replace(placed=[each for each in happened.placed if each[0] not in sooner])
     if question.gang:
         happened = Happened(sorted(happened.placed), sorted(each for each in happened.preempted if each[2]))
         preempts = [each for each in forecast.preempts if each.victims]
@@ -440,6 +445,7 @@ def test_what_is_foretold_of_a_lost_node_comes_true(seed: int, waiting: bool) ->
 
 @settings(max_examples=scale_examples(100), deadline=None)
 @given(seed=st.integers(0, 2**32))
+@example(98)  # Memory that is not guaranteed any more keeps nobody from preempting.
 def test_what_is_foretold_of_a_quota_comes_true(seed: int) -> None:
     """Who waits is placed, or has others leave, as the forecast says once the queue is configured so."""
     cluster = Cluster(seed, waiting=True, preempting=seed % 2 == 0, drained=True)

@@ -19,13 +19,16 @@ from kornel.core.engine.gangs import pools
 from kornel.core.engine.scheduling import placement
 from kornel.core.model.allocations import Allocation
 from kornel.core.model.nodes import Node
+from kornel.core.model.not_placed import NotPlaced
+from kornel.core.policies.application_order import ask_turn_key
 from kornel.core.state.asks import finding, moves, questions
 from kornel.core.state.asks.reservations import end_reservation
 from kornel.core.state.books import device_books
 from kornel.core.state.partition_state import PartitionState
 from kornel.core.state.waiting import admission, dependence, inquiries, pausing
+from kornel.core.state.waiting.inquiries import NO_ANSWER
 from kornel.core.state.waiting.places import move_ask, wait_in_line
-from kornel.core.state.waiting.rooms import park_for_turn
+from kornel.core.state.waiting.rooms import end_turn, park_for_turn
 
 FIRST_NODES: Final = 8
 MORE_NODES: Final = 64
@@ -50,7 +53,7 @@ def place_vetted(state: PartitionState, ask: Allocation, node: Node, now_ns: int
             pools.member_placed(state, ask, now_ns)
         return
     if ask.dependent:
-        if dependence.is_line_full(state.callbacks):
+        if dependence.is_line_full(state.callbacks) and not dependence.take_place(state.callbacks, ask):
             waiter = ask.reservation or ask.group
             assert waiter is not None, "an ask that found a node waits in line or by its reservation"
             park_for_turn(state, waiter)
@@ -90,7 +93,10 @@ def _drop_question(state: PartitionState, ask: Allocation, number: int) -> None:
 
 
 def _line_up(state: PartitionState, ask: Allocation, now_ns: int) -> None:
-    """Puts a question about *ask*, which is held, in the line of questions whose answers depend on other placements."""
+    """Puts a question about *ask*, which is held, in the line of questions whose answers depend on other placements.
+    One that was left without an answer keeps nobody back there."""
+    if not any(refusal.reason == NO_ANSWER for refusal in (ask.refused or {}).values()):
+        ask.queue.turns.setdefault(ask, ask_turn_key(ask))
     number = state.callbacks.next_number()
     offer = partial(_offer_in_turn, state, ask)
     decide = partial(_decide_placement, state, ask, number, _apply_answer)
@@ -169,13 +175,33 @@ def _apply_answer(state: PartitionState, ask: Allocation, refused: Mapping[str, 
             placement.bind(state, ask, other, now_ns)
             _note_placement(state, ask, now_ns)
             return
+        if ask.dependent and _ask_further(state, ask, refused, now_ns):
+            return
+    end_turn(ask.queue, ask)
     questions.wait_again(state, ask)
+
+
+def _ask_further(state: PartitionState, ask: Allocation, refused: Mapping[str, str], now_ns: int) -> bool:
+    """Holds *ask*, whose turn lasts until all nodes with room are judged, on another one, and lines it up again.
+    Returns whether there is one."""
+    if ask.reservation is not None or NO_ANSWER in refused.values():
+        return False
+    found = finding.find_node(state, ask)
+    if isinstance(found, NotPlaced) and dependence.make_way(state.callbacks, ask):
+        found = finding.find_node(state, ask)
+    if isinstance(found, NotPlaced):
+        return False
+    wait_in_line(state, ask)
+    moves.hold_ask(state, ask, found)
+    _line_up(state, ask, now_ns)
+    return True
 
 
 def _note_placement(state: PartitionState, ask: Allocation, now_ns: int) -> None:
     if ask.spec.task_group:
         pools.member_placed(state, ask, now_ns)
     if ask.dependent:
+        end_turn(ask.queue, ask)
         dependence.note_placement(state, ask, now_ns)
 
 

@@ -30,13 +30,15 @@ TurnKey = Callable[[Mapping[Any, float], Any], tuple[Any, ...]]
 class Branch:
     """The children (or applications) of a queue below which somebody waits in a room."""
 
-    __slots__ = ("_key_of", "groups", "orders", "ranks")
+    __slots__ = ("_key_of", "groups", "orders", "ranks", "withheld")
 
     def __init__(self, key_of: TurnKey) -> None:
         self.ranks: dict[Any, float] = {}
         """The rank that each child (or application) would have if exactly those in the room were left to try."""
         self.orders: dict[float, KeyedHeap[Any]] = {}
         """The order of those of each rank."""
+        self.withheld: dict[Queue, None] = {}
+        """The children in none of the orders, because nobody below them may be tried for now."""
         self._key_of = partial(key_of, self.ranks)
         self.groups: dict[Application, AskGroup | tuple[AskGroup, ...]] = {}
         """The group of each application of a leaf, or groups in no order: nearly always there is one."""
@@ -51,13 +53,15 @@ class Branch:
         groups = self.groups[application]
         return groups if isinstance(groups, tuple) else (groups,)
 
-    def set_rank(self, member: Queue | Application, rank: float) -> bool:
-        """Change the rank of *member* to *rank*; with ``NOTHING_WAITS``, remove it. Returns whether it had another
-        one."""
-        before = self.ranks.get(member, NOTHING_WAITS)
-        if rank == before:
+    def set_rank(self, member: Any, rank: float, *, withheld: bool = False) -> bool:
+        """Change the rank of *member* to *rank*, and whether it is *withheld*; with ``NOTHING_WAITS``, remove it.
+        Returns whether it had another one, or was tried and is not, or the other way round."""
+        before, was_withheld = self.ranks.get(member, NOTHING_WAITS), member in self.withheld
+        if rank == before and withheld is was_withheld:
             return False
-        if before != NOTHING_WAITS:
+        if was_withheld:
+            del self.withheld[member]
+        elif before != NOTHING_WAITS:
             self.orders[before].discard(member)
             if not self.orders[before]:
                 del self.orders[before]
@@ -65,6 +69,9 @@ class Branch:
             del self.ranks[member]
             return True
         self.ranks[member] = rank
+        if withheld:
+            self.withheld[member] = None
+            return True
         order = self.orders.get(rank)
         if order is None:
             order = self.orders[rank] = KeyedHeap(self._key_of)
@@ -74,7 +81,7 @@ class Branch:
 
     def first_orders(self, *, by_priority: bool) -> list[KeyedHeap[Any]]:
         """Returns the orders in one of which the first of all is: where ranks count, that of the highest one."""
-        if len(self.orders) == 1 or not by_priority:
+        if len(self.orders) <= 1 or not by_priority:
             return list(self.orders.values())
         # Queues in which a gang is repaired stand among others of the same priority.
         highest = max(self.orders)
@@ -153,7 +160,18 @@ class ClassedLine:
 class WaitingRoom:
     """The groups and reservations that wait for room for asks of one shape."""
 
-    __slots__ = ("_key_of", "at_once", "awake", "branches", "chances", "groups", "last_chance_ns", "line", "shape")
+    __slots__ = (
+        "_key_of",
+        "at_once",
+        "awake",
+        "branches",
+        "chances",
+        "groups",
+        "last_chance_ns",
+        "line",
+        "set_back",
+        "shape",
+    )
 
     def __init__(self, shape: Shape, key_of: TurnKey) -> None:
         self._key_of = key_of
@@ -170,6 +188,8 @@ class WaitingRoom:
         """The number of times that it was woken and went to sleep again before all in it were served."""
         self.last_chance_ns = 0
         """The time when it last went to sleep again."""
+        self.set_back: dict[Queue, None] = {}
+        """The leaves of which nobody is tried for now, although the room is awake."""
         self.line: ClassedLine | None = None
         """The line of those who take turns, in which room is saved; ``None``: it is not a room below a
         limit, or was restored and nobody has saved since."""
@@ -234,14 +254,29 @@ class WaitingRoom:
         """Compute the rank of *queue* again, because ranks below it, or its offset or fence, may have changed, and
         those above as far as they change."""
         for below, above in pairwise(queue.lineage()):
-            branch = self._branch_of(above)
-            if not branch.set_rank(below, below.expose_priority(self.branches[below].orders)):
+            branch, own = self._branch_of(above), self.branches[below]
+            withheld = bool(self.set_back) and (below in self.set_back or not own.orders)
+            rank = below.expose_priority(own.ranks.values() if withheld else own.orders)
+            if not branch.set_rank(below, rank, withheld=withheld):
                 return
+
+    def step_back(self, leaf: Queue) -> None:
+        """Try nobody of *leaf*, some of whom wait here, until :meth:`come_forward`."""
+        self.set_back[leaf] = None
+        self.refresh_rank(leaf)
+
+    def come_forward(self, leaf: Queue) -> None:
+        """Try those of *leaf* again in their turn, if it was set back."""
+        if leaf in self.set_back:
+            del self.set_back[leaf]
+            if leaf in self.branches:
+                self.refresh_rank(leaf)
 
     def mark_changed(self, member: Queue | Application, above: Queue) -> None:
         """Note that the place of *member*, below which somebody waits here, among those of *above* may have changed."""
         branch = self.branches[above]
-        branch.orders[branch.ranks[member]].marked[member] = None
+        if member not in branch.withheld:
+            branch.orders[branch.ranks[member]].marked[member] = None
 
     def _branch_of(self, queue: Queue) -> Branch:
         found = self.branches.get(queue)

@@ -10,6 +10,7 @@ from kornel.core.state.asks import moves
 from kornel.core.state.partition_state import PartitionState
 from kornel.core.state.waiting import admission, inquiries
 from kornel.core.state.waiting.places import move_ask, resume_waiting, wait_in_line
+from kornel.core.state.waiting.rooms import end_turn
 
 
 def learn_dependence(state: PartitionState, ask: Allocation) -> None:
@@ -27,6 +28,7 @@ def cancel_question(state: PartitionState, ask: Allocation) -> None:
         if ask.proposed_placeholder is not None:
             withdraw_pair(state, ask)
         ask.inquiry = None
+        end_turn(ask.queue, ask)
     if ask.place is AskPlace.HELD:
         vetting = state.gangs.vetting.get(unit_of(ask))
         if vetting is not None and ask in vetting.nodes:

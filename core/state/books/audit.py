@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 
 from kornel.core.domain.application_states import AppState
-from kornel.core.domain.ask_places import AskPlace
+from kornel.core.domain.ask_places import AskPlace, WaitsFor
 from kornel.core.domain.priorities import NOTHING_WAITS
 from kornel.core.model.allocations import LEAVING, Allocation, AskGroup
 from kornel.core.model.applications import Application
@@ -173,10 +173,30 @@ def _lends_priority(state: PartitionState, ask: Allocation) -> bool:
     if group is None:
         return ask.place is AskPlace.POOLED
     at = group.parked_at
-    if at is None or at is group.application.held_groups or at is group.application.backoff_room:
+    if at is None or any(
+        at is room for room in (group.application.held_groups, group.application.backoff_room, state.waiting_for_turn)
+    ):
         return True
     waits_for_room = at is state.no_room.get(group.shape) or at is state.root.parked.get(group.shape)
     return waits_for_room and any(n.schedulable and n.could_hold_shape(group.shape) for n in state.nodes.values())
+
+
+def _check_turns(queue: Queue) -> list[Broken]:
+    """Checks that nobody keeps others of the leaf *queue* back whom the shim is not about to judge, and that nobody is
+    set back without somebody to wait for."""
+    odd = [
+        waiter
+        for waiter in queue.turns
+        if not (waiter.waits_for is WaitsFor.TURN if isinstance(waiter, AskGroup) else waiter.place is AskPlace.HELD)
+        or waiter.application.queue is not queue
+    ]
+    broken = [Broken("I9", queue.path, f"{waiter} keeps others back and waits for no turn") for waiter in odd]
+    if queue.set_back and not queue.turns:
+        broken.append(Broken("I9", queue.path, "is set back, and nobody there waits for a turn"))
+    offered = bool(queue.leaf and queue.order.members and not queue.set_back)
+    if queue.leaf and queue.siblings is not None and offered is not (queue in queue.siblings.members):
+        broken.append(Broken("I9", queue.path, "is tried and has nobody to try, or the other way round"))
+    return broken
 
 
 def _queues_below(queue: Queue) -> Iterable[Queue]:
@@ -209,10 +229,11 @@ def _check_queue(state: PartitionState, queue: Queue) -> list[Broken]:
     if queue.waiting != len(waiting):
         broken.append(Broken("I1", queue.path, f"counts {queue.waiting} asks, has {len(waiting)}"))
     below = queue.applications.values() if queue.leaf else queue.children.values()
-    priority = queue.expose_priority([member.priority for member in below if not getattr(member, "set_back", False)])
+    priority = queue.expose_priority([member.priority for member in below if not (queue.leaf and member.set_back)])
     if priority != queue.priority:
         broken.append(Broken("I9", queue.path, f"priority is {queue.priority}, should be {priority}"))
-    rank = queue.expose_priority([member.rank for member in below])
+    broken += _check_turns(queue)
+    rank = NOTHING_WAITS if queue.set_back else queue.expose_priority([member.rank for member in below])
     if rank != queue.rank:
         broken.append(Broken("I9", queue.path, f"rank is {queue.rank}, should be {rank}"))
     counted = {**_sum_counted(queue), **queue.guaranteed}

@@ -9,6 +9,11 @@ of the line is open and the shim has the last placement in place. Until then tha
 awaits placements itself is asked the next question at once, with the name of the unsettled placement, which saves a
 round trip for each one.
 
+Nobody who comes later in the order of its leaf passes an ask that waits only for its turn. As long as an ask of a leaf
+is in line, is being judged, or found the line full, the leaf offers the cycle nobody behind it (``Queue.turns``), and
+of those in line, the first of a leaf has its first turn. A shim that does not react within its timeout holds nobody
+up: until it does, everybody passes.
+
 The shim may also say in an answer that the answer depends on placements. It counts if all placements were in place when
 the shim judged, which the core knows from the number of placements made before it sent the question; otherwise the ask
 joins the line.
@@ -18,15 +23,17 @@ All partitions of a manager share one line, because the shim's rules may concern
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Final
 
 from kornel.core.domain.ask_places import AskPlace
 from kornel.core.domain.commands import PlacementKey
 from kornel.core.domain.effects import PlacementVoid
-from kornel.core.model.allocations import Allocation
+from kornel.core.model.allocations import Allocation, AskGroup
 from kornel.core.model.callbacks import UNSETTLED, Callbacks, Inquiry, LinedUp
+from kornel.core.policies.application_order import ask_turn_key
 from kornel.core.state.partition_state import PartitionState
+from kornel.core.state.waiting.rooms import bring_forward
 from kornel.core.state.waiting.waking import wake_for_turn
 
 LONGEST_LINE: Final = 64
@@ -43,24 +50,113 @@ def is_line_full(callbacks: Callbacks) -> bool:
     return len(callbacks.line) >= LONGEST_LINE
 
 
+def take_place(callbacks: Callbacks, ask: Allocation) -> bool:
+    """Takes the last of its leaf out of the line if *ask* comes before it. Returns whether there is one."""
+    turns = ask.queue.turns
+    lined = [each for each in callbacks.line if each.inquiry.ask in turns]
+    last = max(lined, key=lambda each: turns[each.inquiry.ask], default=None)
+    if last is None or turns[last.inquiry.ask] < ask_turn_key(ask):
+        return False
+    callbacks.line.remove(last)
+    last.inquiry.drop()
+    return True
+
+
+def make_way(callbacks: Callbacks, ask: Allocation) -> bool:
+    """Takes those of its leaf out of the line who stand behind *ask*, whose turn it is, and hold room where it may run.
+    Returns whether there are any."""
+    turns, refused = ask.queue.turns, ask.refused or ()
+    if ask not in turns:
+        return False
+    holders = [(lined, lined.inquiry.ask.held_on) for lined in callbacks.line if lined.inquiry.ask in turns]
+    leaving = [
+        lined
+        for lined, node in holders
+        if node is not None and node.node_id not in refused and turns[lined.inquiry.ask] > turns[ask]
+    ]
+    for lined in leaving:
+        callbacks.line.remove(lined)
+        lined.inquiry.drop()
+    return bool(leaving)
+
+
+def find_first_judged(callbacks: Callbacks, ask: Allocation) -> Allocation | None:
+    """Returns the first in its leaf of those whom the shim has to judge before *ask* is tried; ``None``: there is none.
+    One who depends on other placements, too, joins the line behind those in it."""
+    turns = ask.queue.turns
+    if callbacks.silent or not turns:
+        return None
+    judged = [waiter for waiter in turns if isinstance(waiter, AskGroup) or not ask.dependent]
+    first = min(judged, key=turns.__getitem__, default=None)
+    if first is None or turns[first] >= ask_turn_key(ask):
+        return None
+    return first.first_ask() if isinstance(first, AskGroup) else first
+
+
+def let_others_pass(callbacks: Callbacks, states: Iterable[PartitionState], now_ns: int) -> None:
+    """Tries those again who stand behind others in their leaf if the shim has not reacted in time."""
+    if callbacks.silent or not _is_owed(callbacks) or now_ns < callbacks.owed_by_ns:
+        return
+    callbacks.silent = True
+    leaves = dict.fromkeys(lined.inquiry.ask.queue for lined in callbacks.line)
+    if callbacks.dependent_asked in callbacks.open:
+        leaves[callbacks.open[callbacks.dependent_asked].ask.queue] = None
+    for state in states:
+        leaves |= {waiter.application.queue: None for waiter in state.waiting_for_turn if isinstance(waiter, AskGroup)}
+    for leaf in leaves:
+        if leaf.set_back:
+            bring_forward(leaf)
+
+
+def _is_owed(callbacks: Callbacks) -> bool:
+    """Tells whether somebody waits until the shim has judged it."""
+    asked = callbacks.dependent_asked in callbacks.open
+    return asked or any(inquiry.ask.inquiry is inquiry for inquiry, _ in callbacks.line)
+
+
+def _note_reaction(callbacks: Callbacks, now_ns: int) -> None:
+    """Gives the shim its timeout for the next reaction, because it has just reacted or did not have to."""
+    callbacks.silent = False
+    callbacks.owed_by_ns = now_ns + callbacks.timeout_ns
+
+
 def line_up(callbacks: Callbacks, inquiry: Inquiry, put: Callable[[int], None], now_ns: int) -> None:
-    """Adds *inquiry* to the line; *put* asks it in its turn, which may be at once."""
+    """Adds *inquiry* to the line; *put* asks it in its turn."""
+    if not _is_owed(callbacks):
+        _note_reaction(callbacks, now_ns)
     inquiry.ask.inquiry = inquiry
     callbacks.line.append(LinedUp(inquiry, put))
-    ask_next(callbacks, now_ns)
 
 
-def ask_next(callbacks: Callbacks, now_ns: int) -> None:
-    """Asks the next question of the line, if its turn has come."""
+def ask_next(callbacks: Callbacks, now_ns: int) -> bool:
+    """Asks the next question of the line, if its turn has come. Returns whether it was dropped instead, so that its ask
+    has to be tried again before the one behind it has its turn."""
     line = callbacks.line
-    while is_turn(callbacks, now_ns):
-        inquiry, put = line.popleft()
+    while _is_turn(callbacks, now_ns):
+        lined = _next_in_line(callbacks)
+        line.remove(lined)
+        inquiry, put = lined
         if inquiry.ask.inquiry is inquiry:  # Otherwise the ask was withdrawn or changed.
             callbacks.dependent_asked = inquiry.number
             put(now_ns)
+            if inquiry.number not in callbacks.open:
+                return True
+    return False
 
 
-def is_turn(callbacks: Callbacks, now_ns: int) -> bool:
+def _next_in_line(callbacks: Callbacks) -> LinedUp:
+    """Returns the question whose turn is next: in the leaf of the one that has waited longest, the first in order."""
+    longest = callbacks.line[0]
+    turns = longest.inquiry.ask.queue.turns
+    if callbacks.silent or not turns:
+        return longest
+    places = dict(turns)
+    places.setdefault(longest.inquiry.ask, ask_turn_key(longest.inquiry.ask))
+    of_leaf = (lined for lined in callbacks.line if lined.inquiry.ask in places)
+    return min(of_leaf, key=lambda lined: places[lined.inquiry.ask])
+
+
+def _is_turn(callbacks: Callbacks, now_ns: int) -> bool:
     """Tells whether the next question of the line may be asked at once."""
     if not callbacks.line or callbacks.dependent_asked in callbacks.open:
         return False
@@ -133,14 +229,17 @@ def note_acknowledged(callbacks: Callbacks, state: PartitionState, key: str, nod
     if ask is not None and ask.spec.key == key and callbacks.unsettled_in == state.name:
         if not node_id or ask.node is None or ask.node.node_id == node_id:
             callbacks.unsettled = None
+            _note_reaction(callbacks, callbacks.now_ns)
         return
     pending = state.requests.get(key)
     if pending is None or (pending.place not in _STANDS and (pending.dependent or late)):
         state.effects.append(PlacementVoid(state.name, key))
 
 
-def note_awaited(callbacks: Callbacks, inquiry: Inquiry) -> None:
+def note_answered(callbacks: Callbacks, inquiry: Inquiry, now_ns: int) -> None:
     """Notes that the shim, which has answered *inquiry*, has the placement in place for which it had to wait."""
+    if inquiry.number == callbacks.dependent_asked:
+        _note_reaction(callbacks, now_ns)
     if inquiry.awaited is not None and inquiry.awaited is callbacks.unsettled:
         callbacks.unsettled = None
 
@@ -180,8 +279,9 @@ def wake_those_behind(state: PartitionState) -> None:
 
 
 def next_turn_ns(callbacks: Callbacks) -> int | None:
-    """Returns when the next question of the line is asked if nothing else happens; ``None``: none waits for the
-    time."""
+    """Returns when the next question of the line is asked, or those behind it pass, if nothing else happens; ``None``:
+    none waits for the time."""
+    times = [callbacks.owed_by_ns] if _is_owed(callbacks) and not callbacks.silent else []
     if callbacks.line and callbacks.unsettled is not None and callbacks.dependent_asked not in callbacks.open:
-        return callbacks.settled_by_ns
-    return None
+        times.append(callbacks.settled_by_ns)
+    return min(times, default=None)

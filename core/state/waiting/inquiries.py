@@ -147,7 +147,7 @@ def predicates_answered(callbacks: Callbacks, number: int, refused: Mapping[str,
         # The question is closed before its answer is applied, because that may ask the next question, which needs a
         # place among the open ones.
         del callbacks.open[number]
-        dependence.note_awaited(callbacks, inquiry)
+        dependence.note_answered(callbacks, inquiry, now_ns)
         inquiry.decide(refused, now_ns)
 
 

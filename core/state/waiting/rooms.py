@@ -33,7 +33,7 @@ from kornel.core.model.orders.waiting_rooms import ClassedLine, WaitingRoom
 from kornel.core.model.queues import Queue
 from kornel.core.model.shapes import Shape
 from kornel.core.model.users import Account
-from kornel.core.policies.application_order import application_key, application_turn_key, newcomer_key
+from kornel.core.policies.application_order import application_key, application_turn_key, ask_turn_key, newcomer_key
 from kornel.core.policies.claim_order import age_in_line, class_in_line
 from kornel.core.policies.queue_order import queue_turn_key
 from kornel.core.state.partition_state import PartitionState
@@ -52,7 +52,9 @@ UNSERVED: Final = frozenset(
 def activate_group(group: AskGroup) -> None:
     """Offer *group* to the next cycle."""
     application = group.application
-    order = application.order
+    order, leaf = application.order, application.queue
+    if leaf.set_back:
+        bring_forward(leaf)
     if group in order.groups:
         # The group is offered already, but its first ask may be another one than before.
         order.offer_group(group)
@@ -73,8 +75,13 @@ def activate_group(group: AskGroup) -> None:
         application.update_rank()
     elif group.lent > application.rank:
         application.set_rank(group.lent)
-    leaf = application.queue
     leaf.order.add(application)
+    siblings = leaf.siblings
+    if siblings is not None and leaf not in siblings.members:
+        _offer_leaf(leaf)
+
+
+def _offer_leaf(leaf: Queue) -> None:
     for queue in leaf.lineage():
         siblings = queue.siblings
         # A queue that is in the order of its parent implies that the parent is in the next order. Changes of its place
@@ -82,6 +89,22 @@ def activate_group(group: AskGroup) -> None:
         if siblings is None or queue in siblings.members:
             return
         siblings.add(queue)
+
+
+def bring_forward(leaf: Queue) -> None:
+    """Tries those of *leaf* again in their turn."""
+    leaf.come_forward()
+    for room in leaf.rooms:
+        room.come_forward(leaf)
+    if leaf.order.members:
+        _offer_leaf(leaf)
+
+
+def end_turn(leaf: Queue, waiter: Allocation | AskGroup) -> None:
+    """Notes that *waiter* of *leaf* keeps nobody back any more: the shim has judged it, or it waits for something
+    else."""
+    if leaf.turns.pop(waiter, None) is not None and leaf.set_back:
+        bring_forward(leaf)
 
 
 def retract_group(group: AskGroup) -> None:
@@ -264,6 +287,8 @@ def park_for_domain(state: PartitionState, waiter: AskGroup | Reservation) -> No
 def park_for_turn(state: PartitionState, waiter: AskGroup | Reservation) -> None:
     """Parks *waiter* until the line of asks that depend on other placements is shorter."""
     _park_waiter(waiter, state.waiting_for_turn, WaitsFor.TURN)
+    if isinstance(waiter, AskGroup):
+        waiter.application.queue.turns[waiter] = ask_turn_key(waiter.first_ask())
 
 
 def park_for_members(state: PartitionState, unit: AskGroup) -> None:
@@ -357,6 +382,8 @@ def leave_room(waiter: AskGroup | Reservation) -> Room | WaitingRoom | None:
             room.pop(waiter, None)
         waiter.parked_at = None
         if isinstance(waiter, AskGroup):
+            if waiter.waits_for is WaitsFor.TURN:
+                end_turn(waiter.application.queue, waiter)
             waiter.waits_for = None
     return room
 
@@ -457,6 +484,10 @@ def renew_order(queue: Queue) -> None:
     """Sorts anew what *queue* keeps in order, because its policy may have changed, and with it the rule of the keys:
     its children or applications, and those of its applications that a limit of applications holds back."""
     queue.order.renew_keys()
+    for waiter in queue.turns:
+        queue.turns[waiter] = ask_turn_key(waiter.first_ask() if isinstance(waiter, AskGroup) else waiter)
+    if queue.set_back:
+        bring_forward(queue)
     for room in queue.rooms:
         for order in room.branches[queue].orders.values():
             order.renew_keys()

@@ -12,12 +12,14 @@ from kornel.core.model.orders.waiting_rooms import Branch, WaitingRoom, turn_of_
 from kornel.core.model.queues import Queue
 from kornel.core.model.users import Account
 from kornel.core.state.partition_state import PartitionState
+from kornel.core.state.waiting.dependence import find_first_judged
 from kornel.core.state.waiting.rooms import activate_group, find_no_room, note_short
 
 
 def first_group(state: PartitionState) -> AskGroup | None:
     """Returns the group whose turn it is: starting at the root, always the best child, then the best application, then
-    its first group. One that waits in a room that is awake is offered to the cycle now."""
+    its first group. One that waits in a room that is awake is offered to the cycle now, but a leaf in which the first
+    has to wait for one before it that the shim is to judge is set back."""
     while True:
         rooms = open_rooms(state) if state.awake else []
         queue = state.root
@@ -34,13 +36,30 @@ def first_group(state: PartitionState) -> AskGroup | None:
             return None
         offered = application.order.first_group()
         groups = [branch.first_group(application) for branch in branches if application in branch.groups]
-        if not groups:
+        if not groups and not queue.turns:
             return offered
         group = min(groups if offered is None else [offered, *groups], key=turn_of_group)
+        if queue.turns and find_first_judged(state.callbacks, group.first_ask()) is not None:
+            _set_back(queue, rooms)
+            if queue.parent is None:
+                return None
+            continue
         if group.parked_at is not None:
             activate_group(group)
         if group in application.order:
             return group
+
+
+def _set_back(leaf: Queue, rooms: list[WaitingRoom]) -> None:
+    """Tries nobody of *leaf*, nor those of it in *rooms* that are awake, until :func:`~rooms.bring_forward`."""
+    for room in rooms:
+        if leaf in room.branches:
+            room.step_back(leaf)
+    for queue in leaf.lineage():
+        if queue.siblings is None or (queue is not leaf and queue.order.members):
+            break
+        queue.siblings.discard(queue)
+    leaf.step_back()
 
 
 def rank_of(application: Application, rooms: list[WaitingRoom]) -> float:

@@ -30,6 +30,7 @@ from kornel.core.policies.gang_nodes import Candidates, Shortfall
 from kornel.core.preemption.gang_losses import is_leaving_whole
 from kornel.core.state.partition_state import PartitionState
 from kornel.core.state.records.missing_shares import missing_share
+from kornel.core.state.waiting.dependence import find_first_judged
 from kornel.core.state.waiting.gathering import find_least, minimum_members, minimum_of
 from kornel.core.state.waiting.rooms import UNSERVED
 from kornel.core.telling.allocations.explanation import PERMANENT, Blocker, BlockerKind, Level, Shortage
@@ -96,6 +97,7 @@ def find_first_blocker(
 def find_causes(state: PartitionState, ask: Allocation) -> Iterator[Blocker]:
     """Yields what keeps *ask* waiting, except nodes; for a member of a gang that is placed as a whole, also nodes."""
     yield from _application_blockers(ask)
+    yield from _line_blockers(state, ask)
     if isinstance(ask.group, GangUnit):
         yield from gang_blockers(state, ask.group)
         return
@@ -172,6 +174,19 @@ def _gate_blockers(ask: Allocation) -> Iterator[Blocker]:
             detail = f"{format_count(count, 'application holds', 'applications hold')} something, {most} may"
             numbers = Shortage("applications", most, count, 1, count + 1 - most)
             yield Blocker(kind, Level.USER, str(account), detail, (numbers,), distance=1.0)
+
+
+def _line_blockers(state: PartitionState, ask: Allocation) -> Iterator[Blocker]:
+    """Yields whom the shim has to judge before *ask* (protocol.md 13): somebody before it in its leaf, or as many as
+    may stand in line."""
+    group, leaf = ask.group, ask.queue
+    first = None if group is None else find_first_judged(state.callbacks, ask)
+    if first is not None and first is not ask:
+        detail = f"waits until the shim has judged {first.spec.key}, which comes before it here"
+        yield Blocker(BlockerKind.WAITING_FOR_TURN, Level.QUEUE, leaf.path, detail)
+    elif group in leaf.turns:
+        detail = f"the shim is asked about {len(state.callbacks.line)} other asks first, which hold room"
+        yield Blocker(BlockerKind.WAITING_FOR_TURN, Level.QUEUE, leaf.path, detail)
 
 
 def _turn_blockers(application: Application) -> Iterator[Blocker]:

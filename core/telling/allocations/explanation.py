@@ -43,6 +43,8 @@ class BlockerKind(StrEnum):
     """Not all members of its gang would find a place, so none is placed."""
     WAITING_FOR_ANSWER = "waiting-for-answer"
     """The shim has not answered yet whether the ask may run on the chosen node."""
+    WAITING_FOR_TURN = "waiting-for-turn"
+    """The shim has to judge an ask first that comes before it in its queue and depends on other placements."""
     QUEUE_APPLICATIONS = "queue-applications"
     """The application may not start, because its queue runs as many as it may."""
     USER_APPLICATIONS = "user-applications"

@@ -43,7 +43,7 @@ from kornel.core.state.asks.reservations import end_reservation, reserve_node
 from kornel.core.state.books import ledger
 from kornel.core.state.books.fair_terms import refresh_fair_terms, refresh_fair_terms_below
 from kornel.core.state.partition_state import PartitionState
-from kornel.core.state.waiting.rooms import note_lost_capacity
+from kornel.core.state.waiting.rooms import bring_forward, note_lost_capacity
 from kornel.core.state.waiting.turns import first_group
 from kornel.core.state.waiting.waking import wake_for_queue, wake_waiting
 
@@ -51,9 +51,9 @@ MOST_STEPS: Final = 200
 MOST_LOOKS: Final = 10_000
 """The most steps of a search for victims, and the most nodes examined in all of them, before the answer says that it
 was cut short."""
-MOST_SEARCHES: Final = 100
+MOST_SEARCHES: Final = 30
 """The most searches for victims in one answer, because each takes milliseconds in a large cluster."""
-FEW_SEARCHES: Final = 3
+FEW_SEARCHES: Final = 1
 """The searches without prospects, which take about as long as it takes to make these."""
 MOST_PAUSES: Final = 8
 """The most pauses, due to the limit of one interval, over which one ask is followed."""
@@ -79,6 +79,9 @@ class Sandbox:
         state.records[GuaranteeRecord].prospects = KnownProspects() if alike else NoProspects()
         state.callbacks.predicates = state.callbacks.preemption_predicates = False
         state.callbacks.open.clear()
+        state.callbacks.silent = True
+        for leaf in [queue for queue in state.queues.values() if queue.set_back]:
+            bring_forward(leaf)
         state.callbacks.now_ns = now_ns
         # The enforcement of lowered maxima comes before preemption for guarantees, and is over when that has its turn.
         state.enforcement.run = None

@@ -37,6 +37,7 @@ export const MEANINGS = {
     "waiting-for-gang": "The shim has not asked for all members of its gang yet, which are placed together.",
     "gang-incomplete": "Not all members of its gang would find a place, so none is placed.",
     "waiting-for-answer": "The shim has not answered yet whether the ask may run on the chosen node.",
+    "waiting-for-turn": "The shim has to judge an ask first that comes before it in its queue and depends on other placements.",
     "queue-applications": "The application may not start, because its queue runs as many as it may.",
     "user-applications": "The application may not start, because its user runs as many as they may.",
     "group-applications": "The application may not start, because a group of its user runs as many as it may.",
