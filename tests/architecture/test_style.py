@@ -120,7 +120,7 @@ BOUNDS = {
     "core/laws": Bounds(0, 0, 0, 5, 0, 578),
     "core/metrics": Bounds(0, 0, 0, 6, 0, 1_900),
     "core/model": Bounds(0, 0, 0, 2, 0, 4_321),
-    "core/policies": Bounds(0, 0, 0, 3, 0, 2_622),
+    "core/policies": Bounds(0, 0, 0, 3, 0, 2_631),
     "core/preemption": Bounds(0, 0, 0, 3.1, 0, 17_120),
     "core/process": Bounds(0, 0, 0, 5, 0, 1_766),
     "core/rest": Bounds(0, 0, 0, 12, 0, 4_699),

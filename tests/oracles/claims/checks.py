@@ -255,7 +255,7 @@ def find_spent_limit(scene: Scene, placed: Waiter, quiet: Scene) -> Iterator[Fin
     for waiter in _others(scene, placed):
         if scene.now - waiter.since <= AGE_S or comes_before(scene, placed, waiter):
             continue
-        if scene.holds(waiter, firm=True):  # That counts as used there already.
+        if scene.holds(waiter, firm=True) or quiet.holds(waiter, firm=True):  # That counts as used there already.
             continue
         if repairs_first(scene, placed, waiter) or is_owed_against(scene, placed, waiter):
             continue
@@ -447,7 +447,8 @@ def _find_rack_faults(scene: Scene, claim: Claim, holder: Waiter, task: Task) ->
     elif not claim.firm:
         firm = [other.node for other in others if other.firm]
         theirs = racks_of(scene, [*runs.values(), *firm] or [other.node for other in others])
-        alike = [other for other in waits if other.amounts == task.amounts]
+        # Whether those count who came later, or whom the shim refuses somewhere, is not said.
+        alike = [o for o in waits if o.amounts == task.amounts and o.created <= task.created and not o.refused]
         if theirs and not theirs & {rack, ""}:
             yield "2 claim in another rack", f"in {rack}, and its group is in {sorted(theirs)}"
         elif not theirs and not _has_room(emptied(scene), alike, rack):
