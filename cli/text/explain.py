@@ -15,6 +15,8 @@ from kornel.v1 import explain_pb2 as pb
 
 MOST_VICTIMS = 10
 """The most victims named in one line."""
+MOST_ALIKE = 4
+"""The most asks of an application that preempt at the same time and have a line each."""
 MOST_SUMS = 10
 """The most queues, users or applications for which a forecast is summed up."""
 
@@ -252,14 +254,7 @@ def _forecast_lines(found: pb.WhatIfResponse, now_ns: int) -> Iterator[str]:
         leave = f"{_join_keys(e.victims)} {'has' if len(e.victims) == 1 else 'have'}" if e.victims else "nobody has"
         rest = f", {format_quantities(e.unmet)} stays above" if e.unmet else ""
         yield from wrap_text(f"from {format_moment(e.not_before_ns, now_ns)} on, {leave} to leave{rest}", indent="   ")
-    for p in found.preemptions:
-        if not p.victims:
-            # Only a member of a gang waits for the victims of others.
-            yield from wrap_text(f"{p.key} finds room on {p.node_id}")
-            continue
-        begin, victims = format_moment(p.not_before_ns, now_ns), _join_keys(p.victims)
-        leave = "leaves" if len(p.victims) == 1 else "leave"
-        yield from wrap_text(f"{p.key} preempts ({p.kind}) from {begin} on: {victims} {leave} {p.node_id}")
+    yield from _preempting_lines(found.preemptions, now_ns)
     yield from _waiting_lines(found, already=False)
     yield from sum_lines(
         [
@@ -272,8 +267,13 @@ def _forecast_lines(found: pb.WhatIfResponse, now_ns: int) -> Iterator[str]:
     )
     if leaving := _all_victims(found):
         yield ""
-        rows = ((v.key, v.queue, v.user, str(v.priority), "yes" if v.originator else "", v.node_id) for v in leaving)
-        yield from format_table([("leaves", "queue", "user", "priority", "originator", "node"), *rows])
+        takers = {victim.key: p.key for p in found.preemptions for victim in p.victims}
+        names = ("leaves", "queue", "user", "priority", "originator", "node", "for")[: 7 if takers else 6]
+        rows = (
+            (v.key, v.queue, v.user, str(v.priority), "yes" if v.originator else "", v.node_id, takers.get(v.key, ""))
+            for v in leaving
+        )
+        yield from format_table([names, *(row[: len(names)] for row in rows)], ("for",))
     if found.placed:
         yield ""
         yield from format_table([("ask", "queue", "node"), *((p.key, p.queue, p.node_id) for p in found.placed)])
@@ -282,6 +282,28 @@ def _forecast_lines(found: pb.WhatIfResponse, now_ns: int) -> Iterator[str]:
         yield from _waiting_lines(found, already=True)
     for note in found.notes:
         yield from wrap_text(f"note: {note}")
+
+
+def _preempting_lines(preemptions: Sequence[pb.ForecastPreemption], now_ns: int) -> Iterator[str]:
+    """Yields who preempts whom. Those of an application that begin at the same time have one line if they are many,
+    and their victims stand in the table of those who leave."""
+    alike: dict[tuple[str, str, int], list[pb.ForecastPreemption]] = {}
+    for p in preemptions:
+        if not p.victims:
+            # Only a member of a gang waits for the victims of others.
+            yield from wrap_text(f"{p.key} finds room on {p.node_id}")
+            continue
+        alike.setdefault((p.application_id, p.kind, p.not_before_ns), []).append(p)
+    for (_, kind, not_before_ns), equals in alike.items():
+        begin = format_moment(not_before_ns, now_ns)
+        if len(equals) > MOST_ALIKE:
+            yield from wrap_text(f"{equals[0].key} and {len(equals) - 1:,} more preempt ({kind}) from {begin} on")
+            continue
+        for p in equals:
+            leave = "leaves" if len(p.victims) == 1 else "leave"
+            yield from wrap_text(
+                f"{p.key} preempts ({kind}) from {begin} on: {_join_keys(p.victims)} {leave} {p.node_id}"
+            )
 
 
 def _waiting_lines(found: pb.WhatIfResponse, *, already: bool) -> Iterator[str]:

@@ -92,16 +92,15 @@ class Domain:
 
     def count_room(self, pairs: Pairs) -> int:
         """Returns how many asks of *pairs* fit on its nodes now, beside what is held there."""
+        for t, amount in pairs:
+            if self.free[t] - self.held[t] < amount:
+                return 0  # All its nodes together have too little, so the single ones need not be looked at.
         found = self.counted_rooms.get(pairs)
         if found is None:
             if len(self.counted_rooms) >= _ROOMS_KEPT:
                 self.counted_rooms.clear()
-            found = self.counted_rooms[pairs] = 0 if not self._may_hold(pairs) else self._count_on_nodes(pairs)
+            found = self.counted_rooms[pairs] = self._count_on_nodes(pairs)
         return found
-
-    def _may_hold(self, pairs: Pairs) -> bool:
-        """Tells whether all nodes together have enough for *pairs*. If not, the single nodes need not be looked at."""
-        return all(self.free[t] - self.held[t] >= amount for t, amount in pairs)
 
     def _count_on_nodes(self, pairs: Pairs) -> int:
         return sum([count_on_node(node, pairs) for node in self.nodes])

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from itertools import pairwise
+from typing import Final
 
 from kornel.core.domain.ask_places import AskPlace
 from kornel.core.domain.priorities import REPAIR, exposed_priority
@@ -21,6 +22,9 @@ from kornel.core.model.queues import Queue
 from kornel.core.model.shapes import Pairs
 from kornel.core.model.users import Account
 from kornel.core.policies.guarantees import list_guarantees, project_usage
+
+LEVELS: Final = 16
+"""The number of levels of queues for which priorities count in the line, whether a leaf has so many or not."""
 
 _Turn = tuple[int, Reservation]
 """A claim with its number among those that are given."""
@@ -55,8 +59,13 @@ def importance_of(ask: Allocation) -> tuple[float, ...]:
     """Returns a key that puts whoever comes before others first: the priorities that *ask* lends from the root down.
 
     It is an order of all asks, unlike :func:`comes_before`: where two priorities are equal at the lowest common queue,
-    those further down decide.
+    those further down decide. Of levels that a leaf does not have it counts 0, so that its depth decides nothing.
     """
+    lent = _lend_from_root(ask)
+    return (*lent, *[0] * (LEVELS - len(lent)))
+
+
+def _lend_from_root(ask: Allocation) -> tuple[float, ...]:
     rank = ask.turn_priority
     lent = [rank if ask.queue.properties.sort_by_priority else 0]
     for queue, parent in pairwise(ask.queue.lineage()):
@@ -123,7 +132,7 @@ def _age_of(ask: Allocation) -> tuple[int, ...]:
 def list_older(line: ClassedLine, holder: Allocation) -> list[AskGroup]:
     """Returns the groups in *line* that have waited longer than *holder*, without those classes of which nobody stands
     before it, because it comes before them wherever they meet."""
-    own = importance_of(holder)
+    own = _lend_from_root(holder)
     return line.list_before(
         _age_of(holder), lambda other: any(rank <= mine for rank, mine in zip(other, own, strict=False))
     )

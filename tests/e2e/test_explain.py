@@ -207,5 +207,5 @@ async def test_who_waits_longest_is_listed_with_the_first_obstacle(core: Core) -
 async def test_a_forecast_names_whom_it_concerns(core: Core) -> None:
     """Whoever would leave is named with user, priority, and whether it is the first task of its application."""
     asked = (await kornel(core, "what-if", "ask", "--queue", "root.a", "--vcore", "4", "--priority", "1")).output
-    assert "leaves  queue   user  priority  originator  node" in asked, asked
+    assert "leaves  queue   user  priority  originator  node  for" in asked, asked
     assert "v0      root.v  " in asked

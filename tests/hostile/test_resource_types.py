@@ -59,7 +59,7 @@ def test_made_up_types_lock_nobody_out(core: AttackedCore) -> None:
 
 def test_large_demands_of_withdrawn_asks_leave_little(core: AttackedCore) -> None:
     """Asks of a thousand types, each with a name of 800 letters, and each withdrawn before the next one comes, so that
-    the core never has more than one of them."""
+    the core never has more than one of them. Each is nearly a megabyte, several times in memory while it is read."""
     answered: queue.SimpleQueue[si.AllocationResponse] = queue.SimpleQueue()
 
     def requests() -> Iterator[si.AllocationRequest]:
@@ -81,7 +81,7 @@ def test_large_demands_of_withdrawn_asks_leave_little(core: AttackedCore) -> Non
         few = {"event.ringBufferCapacity": "1000"}  # Events are bounded by themselves, and no part of this.
         update = UpdateConfigurationRequest(rm_id="rm-1", config=CONFIG, extra_config=few)
         ConfigurationServiceStub(channel).UpdateConfiguration(update, timeout=PATIENCE_S)
-    with grpc.insecure_channel(core.address, OPTIONS) as channel, core.attack(processor_s=20):
+    with grpc.insecure_channel(core.address, OPTIONS) as channel, core.attack(processor_s=20, memory_mib=80):
         refused = []
         for answer in si_pb2_grpc.SchedulerStub(channel).UpdateAllocation(requests(), timeout=PATIENCE_S):
             refused += [entry.allocationKey for entry in answer.rejectedAllocations]

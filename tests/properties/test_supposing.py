@@ -170,6 +170,7 @@ class Cluster(DrivenCore):
         drained: bool = False,
     ) -> None:
         self.dice = dice = random.Random(seed)
+        self.waits = waiting
         self._guaranteed = [
             {"vcore": dice.randint(2, 8), "memory": dice.randint(2, 8)} if dice.random() < 0.8 else {} for _ in range(4)
         ]
@@ -333,7 +334,7 @@ class GuardedCluster(Cluster):
         users = {"name": "users", "parent": True, "submitacl": submit, "childtemplate": template}
         self._lists = [dice.choice(["bob", "eve staff", "*", ""]) for _ in range(4)]
         self._rules, self._users = json.dumps(rules), json.dumps(users)
-        super().__init__(seed, limited=dice.random() < 0.6, drained=True)
+        super().__init__(seed, limited=dice.random() < 0.6, drained=True, waiting=dice.random() < 0.3)
 
     def configuration(self, *others: Any) -> str:
         text = super().configuration(*others).replace("submitacl: '*'", "submitacl: 'ann'")
@@ -375,6 +376,10 @@ def test_what_is_foretold_of_a_submission_comes_true(seed: int) -> None:
     everybody: list[Placed | Preempts | Waits] = [*forecast.placed, *forecast.preempts, *forecast.waits]
     assert {found.queue for found in everybody} == {answer.queue}
     happened = cluster.carry_out((asks_of(question, "what-if"),), now_ns)
+    if cluster.waits:
+        # Somebody's claim may lapse, and an ask find room before its victims have left.
+        sooner = {found.key for found in forecast.preempts}
+        happened = happened._replace(placed=[each for each in happened.placed if each[0] not in sooner])
     if question.gang:
         happened = Happened(sorted(happened.placed), sorted(each for each in happened.preempted if each[2]))
         preempts = [each for each in forecast.preempts if each.victims]
@@ -435,11 +440,16 @@ def test_what_is_foretold_of_a_lost_node_comes_true(seed: int, waiting: bool) ->
     specs = tuple(allocation.spec._replace(node_id="") for allocation in node.allocations.values())
     assert forecast.displaced == tuple(spec.key for spec in specs)
     decommission = UpdateNodes(RM, (NodeSpec(lost, NodeAction.DECOMISSION, PARTITION),))
-    comes_true(forecast, cluster.carry_out((decommission, UpdateAllocations(RM, specs)), now_ns))
+    saved = {claim.ask.key for claim in cluster.state.reserving.saved if claim.node is not node}
+    happened = cluster.carry_out((decommission, UpdateAllocations(RM, specs)), now_ns)
+    passed = saved - {claim.ask.key for claim in cluster.state.reserving.saved} - {key for key, _ in happened.placed}
+    if not passed:  # Once they are old enough, those before them in the line take their room, which is not foretold.
+        comes_true(forecast, happened)
 
 
 @settings(max_examples=scale_examples(100), deadline=None)
 @given(seed=st.integers(0, 2**32))
+@example(98)  # Memory that is not guaranteed any more keeps nobody from preempting.
 def test_what_is_foretold_of_a_quota_comes_true(seed: int) -> None:
     """Who waits is placed, or has others leave, as the forecast says once the queue is configured so."""
     cluster = Cluster(seed, waiting=True, preempting=seed % 2 == 0, drained=True)
@@ -454,9 +464,8 @@ def test_what_is_foretold_of_a_quota_comes_true(seed: int) -> None:
     forecast = cluster.suppose(question, now_ns)
     changed = UpdateConfiguration(RM, cluster.configuration(number, most, owed))
     happened = cluster.carry_out((changed,), now_ns)
-    # Who gets what earlier victims leave may change with time, which is not foretold.
-    forecast = forecast._replace(preempts=tuple(each for each in forecast.preempts if each.victims))
-    comes_true(forecast, Happened(happened.placed, [each for each in happened.preempted if each[2]]))
+    if all(victims for _, _, victims in happened.preempted):  # Else room of victims passed on, which is not foretold.
+        comes_true(forecast._replace(preempts=tuple(each for each in forecast.preempts if each.victims)), happened)
 
 
 @settings(max_examples=scale_examples(60), deadline=None)

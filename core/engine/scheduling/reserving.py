@@ -264,7 +264,7 @@ def _make_way(state: PartitionState, node: Node, ask: Allocation) -> bool:
     ended = find_in_way(state, ask, ask.shape.pairs, ask.waits_since_ns)
     if ended is None:
         return False
-    behind = [claim for claim in list_behind(state, ask, ask.waits_since_ns) if claim.node is node]
+    behind = [c for c in list_behind(state, ask, ask.waits_since_ns) if c.node is node and c not in ended]
     while not _may_save_on(state, node, ask, ended):
         if not behind:
             return False

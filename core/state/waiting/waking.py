@@ -142,7 +142,7 @@ def wake_borrowers(state: PartitionState, node: Node, dues: Dues | None = None) 
     if state.waiting_for_domain and any(amount > 0 for amount in most):
         _wake_borrowers_in_domains(state, node, saved, most, dues)
     for shape in [shape for shape in state.refused if holds_pairs(most, shape.pairs)]:
-        elsewhere = [asks for nodes, asks in state.refused[shape].items() if node.node_id not in nodes]
+        elsewhere = [asks for nodes, asks in state.refused.get(shape, {}).items() if node.node_id not in nodes]
         for ask in [ask for asks in elsewhere for ask in asks if lends_room(node, ask, dues)]:
             resume_refused(state, ask)
     _wake_borrowing_gangs(state, saved, most, dues)
@@ -278,7 +278,7 @@ def _wake_for_domain(state: PartitionState, node: Node) -> None:
 def _offer_to_refused(state: PartitionState, node: Node) -> None:
     """Wakes the asks in rooms of refused asks that the shim has not refused on *node*, which has room again."""
     for shape in [shape for shape in state.refused if node.has_room_for(shape)]:
-        rooms = state.refused[shape].items()
+        rooms = state.refused.get(shape, {}).items()  # Those that were resumed may have taken others along.
         for ask in [ask for nodes, asks in rooms if node.node_id not in nodes for ask in asks]:
             resume_refused(state, ask)
 

@@ -51,9 +51,9 @@ MOST_STEPS: Final = 200
 MOST_LOOKS: Final = 10_000
 """The most steps of a search for victims, and the most nodes examined in all of them, before the answer says that it
 was cut short."""
-MOST_SEARCHES: Final = 100
+MOST_SEARCHES: Final = 30
 """The most searches for victims in one answer, because each takes milliseconds in a large cluster."""
-FEW_SEARCHES: Final = 3
+FEW_SEARCHES: Final = 1
 """The searches without prospects, which take about as long as it takes to make these."""
 MOST_PAUSES: Final = 8
 """The most pauses, due to the limit of one interval, over which one ask is followed."""

@@ -76,6 +76,8 @@ def find_idle_room(scene: Scene) -> Iterator[Finding]:
     for waiter in scene.waiters():
         if may_be_refused(scene, waiter) or _gathers(scene, waiter) or _leaves_whole(scene, waiter):
             continue
+        if _keeps_to_plan(scene, waiter):
+            continue
         places = find_places(scene, waiter, saved=everybody)
         if places is not None:
             yield Finding("3 idle room", scene.now, waiter.name, "", f"waits beside room that nobody saves on {places}")
@@ -253,6 +255,8 @@ def find_spent_limit(scene: Scene, placed: Waiter, quiet: Scene) -> Iterator[Fin
     for waiter in _others(scene, placed):
         if scene.now - waiter.since <= AGE_S or comes_before(scene, placed, waiter):
             continue
+        if scene.holds(waiter, firm=True) or quiet.holds(waiter, firm=True):  # That counts as used there already.
+            continue
         if repairs_first(scene, placed, waiter) or is_owed_against(scene, placed, waiter):
             continue
         refused = _saving_below(scene, waiter)
@@ -339,7 +343,7 @@ def find_astray_victims(scene: Scene, asks: Waiter, node: str) -> Iterator[Findi
     rack = scene.nodes[node].rack
     stays = {key: where for key, where in scene.running.items() if key not in scene.leaving}
     alike = [other for other in waits if other.amounts == task.amounts and other.key != task.key and not other.refused]
-    if theirs - {""}:
+    if theirs:
         wrong = "" not in theirs and rack not in theirs
     else:
         wrong = not rack or not _has_room(replace(scene, claims=(), running=stays, leaving={}), alike, rack)
@@ -443,7 +447,8 @@ def _find_rack_faults(scene: Scene, claim: Claim, holder: Waiter, task: Task) ->
     elif not claim.firm:
         firm = [other.node for other in others if other.firm]
         theirs = racks_of(scene, [*runs.values(), *firm] or [other.node for other in others])
-        alike = [other for other in waits if other.amounts == task.amounts]
+        # Whether those count who came later, or whom the shim refuses somewhere, is not said.
+        alike = [o for o in waits if o.amounts == task.amounts and o.created <= task.created and not o.refused]
         if theirs and not theirs & {rack, ""}:
             yield "2 claim in another rack", f"in {rack}, and its group is in {sorted(theirs)}"
         elif not theirs and not _has_room(emptied(scene), alike, rack):
@@ -533,10 +538,15 @@ def _takes_firm(scene: Scene, placed: Waiter, places: Mapping[str, str]) -> bool
     return bool(nodes) and set(places.values()) <= nodes
 
 
+def _keeps_to_plan(scene: Scene, waiter: Waiter) -> bool:
+    """Tells whether *waiter* is a unit for which somebody leaves: it waits for these places alone (B.11)."""
+    return len(waiter.tasks) > 1 and bool(scene.holds(waiter, firm=True))
+
+
 def _others(scene: Scene, placed: Waiter) -> Iterator[Waiter]:
-    """Yields who else waits to be served. A unit for which somebody leaves waits for these places alone (B.11)."""
+    """Yields who else waits to be served."""
     for waiter in scene.waiters():
-        if len(waiter.tasks) > 1 and scene.holds(waiter, firm=True):
+        if _keeps_to_plan(scene, waiter):
             continue
         same = waiter.application == placed.application and waiter.tasks[0].group == placed.tasks[0].group
         if not waiter.keys & placed.keys and not (same and placed.tasks[0].group) and not _gathers(scene, waiter):

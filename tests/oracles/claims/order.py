@@ -35,9 +35,11 @@ def comes_before(scene: Scene, one: Waiter, other: Waiter) -> bool:
 
 
 def shown_from_root(scene: Scene, waiter: Waiter) -> list[int]:
-    """Returns the priorities that *waiter* has at the queues of its path, root first, 0 where they do not count."""
+    """Returns the priorities that *waiter* has at the queues of its path, root first, 0 where they do not count, and
+    for levels that its leaf does not have."""
     path = list(reversed(ancestors(scene.leaf(waiter.application))))
-    return [priority_at(scene, waiter, above) if scene.queues[above].by_priority else 0 for above in path]
+    shown = [priority_at(scene, waiter, above) if scene.queues[above].by_priority else 0 for above in path]
+    return shown + [0] * (max(path.count(".") for path in scene.queues) + 1 - len(shown))
 
 
 def repairs_first(scene: Scene, one: Waiter, other: Waiter) -> bool:

@@ -90,3 +90,16 @@ def test_an_answer_that_was_cut_short_names_bounds() -> None:
     assert render_forecast(answer, 0).splitlines()[0] == (
         "0 asks placed at once, 1 or more by preemption, up to 7 would wait, 1 allocation or more would have to leave"
     )
+
+
+def test_many_who_preempt_alike_have_one_line() -> None:
+    """The table of victims says for whom each leaves."""
+    preempts = [
+        pb.ForecastPreemption(
+            key=f"p{at}", application_id="a", kind="guarantee", node_id="n1", victims=[pb.ForecastVictim(key=f"v{at}")]
+        )
+        for at in range(30)
+    ]
+    lines = render_forecast(pb.WhatIfResponse(preemptions=preempts, complete=True), 0).splitlines()
+    assert [line.split(" from ")[0] for line in lines if "preempt (" in line] == ["p0 and 29 more preempt (guarantee)"]
+    assert {(row[0], row[-1]) for row in map(str.split, lines[-30:])} == {(f"v{at}", f"p{at}") for at in range(30)}
