@@ -115,7 +115,7 @@ BOUNDS = {
     "core/commands": Bounds(0, 0, 0, 3, 0, 1_019),
     "core/config": Bounds(0, 0, 0, 14, 0, 3_407),
     "core/domain": Bounds(0, 0, 0, 3, 0, 2_573),
-    "core/engine": Bounds(0, 0, 0, 3.5, 0, 6_878),
+    "core/engine": Bounds(0, 0, 0, 3.5, 0, 6_879),
     "core/journal": Bounds(0, 0, 0, 4, 0, 5_867),
     "core/laws": Bounds(0, 0, 0, 5, 0, 578),
     "core/metrics": Bounds(0, 0, 0, 6, 0, 1_900),

@@ -1,6 +1,6 @@
 """Has YuniKorn's own scheduler and Kornel's shim play the same scenes in turns, and prints a table of what holds.
 
-Run it as ``python -m tests.kubernetes.beside``, with ``--rounds 2`` and ``--only TEXT``. The judge
+Run it as ``python -m tests.kubernetes.beside``, with ``--rounds 2`` and ``--only TEXT ...``. The judge
 (:mod:`tests.kubernetes.judge`) follows the pods from outside. It counts the bindings that broke a rule of Kubernetes at
 their moment, and the pods that wait in the end although a node with room admits them.
 """
@@ -11,7 +11,7 @@ import argparse
 import random
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
@@ -20,14 +20,15 @@ from typing import Final, NamedTuple
 from tests.kubernetes.api import (
     HOSTNAME,
     Object,
-    is_placeholder,
     keep_apart,
     make_node,
     make_pod,
     make_pods,
+    name_of,
     phase_of,
     pin_to,
     spread,
+    uid_of,
 )
 from tests.kubernetes.cluster import DEFAULTS, QUEUES, Cluster, ControlPlane, config_map, prepare
 from tests.kubernetes.compare import SCHEDULERS
@@ -46,7 +47,7 @@ TAINT: Final = {"key": "only", "value": "gpu", "effect": "NoSchedule"}
 
 @dataclass(frozen=True)
 class Scene:
-    """What is there when a scheduler starts, and how many pods run in the end if all is well (0: not known).
+    """What is there when a scheduler starts, and how many pods run in the end if all is well (0: all, if ever).
 
     *later*: what comes once everything runs.
     """
@@ -60,9 +61,14 @@ class Scene:
 
 
 class Outcome(NamedTuple):
-    """How a scheduler did. *seconds*: until the last pod began to run; what came later counts from when it came."""
+    """How a scheduler did.
+
+    *running*: pods that run in the end, or of those that came later. *seconds*: until the last of them ran. *failed*:
+    pods that were bound to a node that did not admit them, or given up.
+    """
 
     running: int
+    failed: int
     violations: int
     waiting: int
     seconds: float
@@ -119,7 +125,11 @@ def build_scenes() -> Iterator[Scene]:
     waits = make_gang("gang", 6, 6)
     yield Scene("a Hard gang too large, and 4 pods, room for 4", make_nodes(1, "4"), waits, 4, make_pods("other", 4))
     tolerant = {"tolerations": [TAINT | {"operator": "Equal"}], "nodeSelector": {HOSTNAME: "tainted"}}
-    nodes = [make_node("plain"), make_node("disk", labels={"disk": "ssd"}), make_node("tainted", taints=[TAINT])]
+    nodes = [
+        make_node("plain"),
+        make_node("disk", labels={"disk": "ssd"}, cpu="8"),
+        make_node("tainted", taints=[TAINT]),
+    ]
     picky = make_pods("picky", 4, nodeSelector={"disk": "ssd"})
     yield Scene("selectors and taints", nodes, [*picky, *make_pods("plain", 4), *make_pods("own", 2, **tolerant)], 10)
     nowhere = make_pods("nowhere", 50, nodeSelector={"disk": "none"})
@@ -158,52 +168,57 @@ def play(control: ControlPlane, scene: Scene, name: str) -> Outcome:
             for pod in scene.pods:
                 cluster.api.create(pod)
             with SCHEDULERS[name](cluster):
-                seconds = _wait(cluster, lambda pods: _count(pods) == (scene.running or len(scene.pods)))
+                seconds = _wait(cluster, scene.pods, scene.running)
                 if scene.later:
                     cluster.api.create(*scene.later)
-                    names = {pod["metadata"]["name"] for pod in scene.later}
-                    seconds = _wait(
-                        cluster, lambda pods: _count(p for p in pods if p["metadata"]["name"] in names) == len(names)
-                    )
+                    seconds = _wait(cluster, scene.later, len(scene.later))
                 pods = cluster.api.pods()
-                waiting = find_waiting(pods, cluster.api.read_all("Node"))
-                return Outcome(_count(pods), len(cluster.judge.find_violations()), len(waiting), seconds)
+                return Outcome(
+                    _count(pods, scene.later or scene.pods),
+                    sum(phase_of(pod) == "Failed" for pod in pods),
+                    len(cluster.judge.find_violations()),
+                    len(find_waiting(pods, cluster.api.read_all("Node"))),
+                    seconds,
+                )
         finally:
             cluster.end()
             cluster.clear()
 
 
-def _wait(cluster: Cluster, is_done: Callable[[list[Object]], bool]) -> float:
-    """Waits until *is_done* or nothing changes any more, and returns the seconds until the last change."""
+def _wait(cluster: Cluster, wanted: list[Object], count: int) -> float:
+    """Waits until *count* of the pods *wanted* run (0: all) or nothing changes any more, and returns the seconds until
+    the last change."""
     began = changed = time.monotonic()
     state: dict[str, str] = {}
     while time.monotonic() - changed < QUIET_S and time.monotonic() - began < LONGEST_S:
         pods = cluster.api.pods()
-        now = {pod["metadata"]["uid"]: phase_of(pod) for pod in pods}
+        now = {uid_of(pod): phase_of(pod) for pod in pods}
         if now != state:
             state, changed = now, time.monotonic()
-        if is_done(pods):
-            return time.monotonic() - began
+        if _count(pods, wanted) == (count or len(wanted)):
+            break
         time.sleep(0.2)
     return changed - began
 
 
-def _count(pods: Iterable[Object]) -> int:
-    """Returns how many of *pods* run or have run well."""
-    return sum(phase_of(pod) in {"Running", "Succeeded"} and not is_placeholder(pod) for pod in pods)
+def _count(pods: Iterable[Object], wanted: Iterable[Object]) -> int:
+    """Returns how many of the pods *wanted* run or have run well."""
+    names = set(map(name_of, wanted))
+    return sum(phase_of(pod) in {"Running", "Succeeded"} and name_of(pod) in names for pod in pods)
 
 
 def show(outcomes: list[Outcome]) -> str:
     """Returns the cell of a table for all rounds of a scene."""
-    values = [sorted({getattr(each, what) for each in outcomes}) for what in ("running", "violations", "waiting")]
+    values = [sorted({getattr(each, what) for each in outcomes}) for what in Outcome._fields[:-1]]
     texts = [str(found[0]) if len(found) == 1 else f"{found[0]} to {found[-1]}" for found in values]
-    return f"{texts[0]} run, {texts[1]} wrong, {texts[2]} idle, {median(each.seconds for each in outcomes):.1f} s"
+    seconds = median(each.seconds for each in outcomes)
+    return f"{texts[0]} run, {texts[1]} failed, {texts[2]} wrong, {texts[3]} idle, {seconds:.1f} s"
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--rounds", type=int, default=2)
-    parser.add_argument("--only", default="", help="scenes whose name has this text")
+    parser.add_argument("--only", nargs="+", default=[""], help="scenes whose names have one of these texts")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as directory:
         control = ControlPlane(Path(directory))
@@ -212,7 +227,7 @@ def main() -> None:
             prepare(control.api)
             print("| Scene | YuniKorn | Kornel |\n|---|---|---|", flush=True)
             for scene in build_scenes():
-                if options.only in scene.name:
+                if any(text in scene.name for text in options.only):
                     outcomes: dict[str, list[Outcome]] = {name: [] for name in SCHEDULERS}
                     for _ in range(options.rounds):
                         for name, found in outcomes.items():

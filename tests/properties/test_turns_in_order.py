@@ -16,6 +16,7 @@ from kornel.core.domain.ask_places import AskPlace
 from kornel.core.domain.commands import AnswerCallbacks, AttachCallbacks, NodeAction, PlacementKey, PredicatesAnswer
 from kornel.core.domain.effects import Allocated, Effect, PredicatesAsked
 from kornel.core.model.allocations import Allocation
+from kornel.core.state.asks import finding
 from kornel.core.state.books import audit
 from kornel.core.state.waiting import dependence, pausing
 from kornel.core.state.waiting.inquiries import NO_ANSWER
@@ -26,7 +27,7 @@ RM, PARTITION = "rm", "[rm]default"
 MILLISECOND = 10**6
 TIMEOUT_NS = 1_000 * MILLISECOND
 LONG_AGO = -TIMEOUT_NS
-SEEDS = scale_examples(120)
+SEEDS = scale_examples(60)
 NODES = [f"n{number}" for number in range(5)]
 APPLICATIONS = {f"{leaf}{number}": leaf for leaf in "ab" for number in range(3)}
 QUEUES = """
@@ -80,7 +81,7 @@ class Judge(DrivenCore):
             self.reacted_ns = self.now_ns
         for ask in self._held():
             if ask not in held:
-                self._judge(ask, with_room.difference(held), by_line=not ask.dependent)
+                self._judge(ask, with_room, by_line=not ask.dependent)
         for effect in result.effects:
             if isinstance(effect, PredicatesAsked) and effect.dependent:
                 self._judge(self.state.requests[effect.key], None, by_line=True)
@@ -169,9 +170,8 @@ class Judge(DrivenCore):
         return {ask for ask in self.state.requests.values() if ask.pending and self._has_room(ask)}
 
     def _has_room(self, ask: Allocation) -> bool:
-        size, most = ask.shape.pairs[0][1], ask.queue.max.get(0)
-        own = size if ask.held_on is not None else 0
-        if most is not None and ask.queue.used[0] - own + size > most:
+        size = ask.shape.pairs[0][1]
+        if ask.held_on is not None or finding.exceeded_limit(self.state, ask) is not None:
             return False
         nodes = [node for node in self.state.nodes.values() if node.node_id not in (ask.refused or ())]
         return any(node.schedulable and min(node.free[0], node.open[0]) >= size for node in nodes)

@@ -22,7 +22,7 @@ from kornel.core.state.books.fair_terms import advance_fair_terms
 from kornel.core.state.partition_state import PartitionState
 from kornel.core.state.waiting import admission, backoff, dependence, failing
 from kornel.core.state.waiting.rooms import park_for_domain, park_for_node, park_without_node
-from kornel.core.state.waiting.turns import first_group
+from kornel.core.state.waiting.turns import first_group, has_to_wait
 
 QUEUES_PER_SLICE: Final = 1_000
 """The most queues whose fair-share denominators one slice computes again while those of all queues are due."""
@@ -120,7 +120,7 @@ def _serve(state: PartitionState, group: AskGroup, now_ns: int) -> int:
     decisions."""
     if group.is_unit:
         assert isinstance(group, GangUnit)
-        return gang_turns.serve_gang(state, group, now_ns)
+        return 1 if has_to_wait(state, group) else gang_turns.serve_gang(state, group, now_ns)
     ask, cost = group.first_ask(), 1
     if ask.spec.topology is not None and state.topology is not None:
         cost += len(state.topology.domains) // DOMAINS_PER_UNIT
@@ -128,7 +128,8 @@ def _serve(state: PartitionState, group: AskGroup, now_ns: int) -> int:
     if state.reserving.saved and isinstance(found, NotPlaced):
         found = loans.find_lent_node(state, ask, found)
     if not isinstance(found, NotPlaced):
-        vetting.place_vetted(state, ask, found, now_ns)
+        if not has_to_wait(state, group):
+            vetting.place_vetted(state, ask, found, now_ns)
         return cost
     if ask.queue.claimants and (left := slices.take_over_for_group(state, group, now_ns)) is not None:
         reserving.keep_room(state, left, now_ns)

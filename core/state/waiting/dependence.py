@@ -10,9 +10,9 @@ awaits placements itself is asked the next question at once, with the name of th
 round trip for each one.
 
 Nobody who comes later in the order of its leaf passes an ask that waits only for its turn. As long as an ask of a leaf
-is in line, is being judged, or found the line full, the leaf offers the cycle nobody behind it (``Queue.turns``), and
-of those in line, the first of a leaf has its first turn. A shim that does not react within its timeout holds nobody
-up: until it does, everybody passes.
+is in line, is being judged, or found the line full (``Queue.turns``), the leaf is set back when somebody behind it is
+tried and finds a node, and of those in line, the first of a leaf has its first turn. A shim that does not react within
+its timeout holds nobody up: until it does, everybody passes.
 
 The shim may also say in an answer that the answer depends on placements. It counts if all placements were in place when
 the shim judged, which the core knows from the number of placements made before it sent the question; otherwise the ask

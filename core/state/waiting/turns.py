@@ -18,8 +18,7 @@ from kornel.core.state.waiting.rooms import activate_group, find_no_room, note_s
 
 def first_group(state: PartitionState) -> AskGroup | None:
     """Returns the group whose turn it is: starting at the root, always the best child, then the best application, then
-    its first group. One that waits in a room that is awake is offered to the cycle now, but a leaf in which the first
-    has to wait for one before it that the shim is to judge is set back."""
+    its first group. One that waits in a room that is awake is offered to the cycle now."""
     while True:
         rooms = open_rooms(state) if state.awake else []
         queue = state.root
@@ -36,23 +35,22 @@ def first_group(state: PartitionState) -> AskGroup | None:
             return None
         offered = application.order.first_group()
         groups = [branch.first_group(application) for branch in branches if application in branch.groups]
-        if not groups and not queue.turns:
+        if not groups:
             return offered
         group = min(groups if offered is None else [offered, *groups], key=turn_of_group)
-        if queue.turns and find_first_judged(state.callbacks, group.first_ask()) is not None:
-            _set_back(queue, rooms)
-            if queue.parent is None:
-                return None
-            continue
         if group.parked_at is not None:
             activate_group(group)
         if group in application.order:
             return group
 
 
-def _set_back(leaf: Queue, rooms: list[WaitingRoom]) -> None:
-    """Tries nobody of *leaf*, nor those of it in *rooms* that are awake, until :func:`~rooms.bring_forward`."""
-    for room in rooms:
+def has_to_wait(state: PartitionState, group: AskGroup) -> bool:
+    """Tells whether *group*, whose turn it is, stands in its leaf behind one whom the shim has to judge first. If so,
+    nobody of the leaf is tried until :func:`~rooms.bring_forward`."""
+    leaf = group.application.queue
+    if not leaf.turns or leaf.parent is None or find_first_judged(state.callbacks, group.first_ask()) is None:
+        return False
+    for room in state.awake:
         if leaf in room.branches:
             room.step_back(leaf)
     for queue in leaf.lineage():
@@ -60,6 +58,7 @@ def _set_back(leaf: Queue, rooms: list[WaitingRoom]) -> None:
             break
         queue.siblings.discard(queue)
     leaf.step_back()
+    return True
 
 
 def rank_of(application: Application, rooms: list[WaitingRoom]) -> float:

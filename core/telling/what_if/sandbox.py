@@ -79,7 +79,6 @@ class Sandbox:
         state.records[GuaranteeRecord].prospects = KnownProspects() if alike else NoProspects()
         state.callbacks.predicates = state.callbacks.preemption_predicates = False
         state.callbacks.open.clear()
-        state.callbacks.silent = True
         for leaf in [queue for queue in state.queues.values() if queue.set_back]:
             bring_forward(leaf)
         state.callbacks.now_ns = now_ns
