@@ -72,9 +72,10 @@ def measure_others() -> float:
 
 def _find_children(pid: int) -> list[int]:
     found: list[int] = []
-    for thread in Path(f"/proc/{pid}/task").glob("*/children"):
-        with suppress(OSError):  # The thread has ended.
-            found += map(int, thread.read_text(encoding="ascii").split())
+    with suppress(OSError):  # The process has ended.
+        for thread in Path(f"/proc/{pid}/task").glob("*/children"):
+            with suppress(OSError):  # The thread has ended.
+                found += map(int, thread.read_text(encoding="ascii").split())
     return found
 
 

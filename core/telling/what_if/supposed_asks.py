@@ -73,8 +73,8 @@ def _find_leaf(state: PartitionState, question: SupposeAsk, spec: ApplicationSpe
         return application_intake.judge_leaf(state, spec, Placed(named.path, named), applicant)
     found = application_intake.refuse_user(spec, applicant) or application_intake.find_leaf(state, spec, applicant)
     if not question.user and not isinstance(found, str):
-        named = f"{question.queue!r} is no leaf that takes work" if question.queue else "no leaf is named"
-        raise refuse_question(f"{named}, and placement rules need a user")
+        why = f"{question.queue!r} is no leaf that takes work" if question.queue else "no leaf is named"
+        raise refuse_question(f"{why}, and placement rules need a user")
     return found
 
 
