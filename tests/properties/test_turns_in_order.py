@@ -241,3 +241,39 @@ def test_a_silent_shim_holds_up_nobody_for_longer_than_its_timeout() -> None:
     assert len(placed) == 20
     assert set(placed.values()) == {TIMEOUT_NS}, "before that, everybody waits; from then on, nobody"
     assert pausing.LEAST_NS > TIMEOUT_NS
+
+
+def test_a_leaf_that_left_a_waiting_room_while_it_was_set_back_is_tried_there_again() -> None:
+    """Two of it wait for room, and one comes to stand behind a dependent ask when there is some; both are withdrawn
+    before the shim has judged that. Who waits in the same room later gets its turn."""
+    core = DrivenCore(QUEUES % "enabled")
+    core.apply(AttachCallbacks(RM, predicates=True, timeout_ns=TIMEOUT_NS))
+
+    def place() -> list[str]:
+        asked = [effect for effect in core.cycle() if isinstance(effect, PredicatesAsked)]
+        agreed = tuple(PredicatesAnswer(each.question, ()) for each in asked if not each.dependent)
+        return [each.spec.key for each in core.apply(AnswerCallbacks(RM, agreed)) if isinstance(each, Allocated)]
+
+    core.node("large", {"vcore": 4})
+    core.node("small", {"vcore": 1})
+    for name, leaf in APPLICATIONS.items():
+        core.application(name, f"root.{leaf}")
+    core.submit("b0", ["whole"], {"vcore": 4})
+    assert place() == ["whole"]
+    core.submit("a0", ["p0"], {"vcore": 2})
+    core.submit("a1", ["p1"], {"vcore": 2})
+    core.submit("b0", ["q0", "q1", "q2"], {"vcore": 2})
+    assert place() == []
+    core.submit("a2", ["d"], {"vcore": 1}, dependent=True, priority=5)
+    asked = [effect for effect in core.cycle() if isinstance(effect, PredicatesAsked)]
+    core.release("b0", "whole")
+    assert place() == ["q0", "q1"], "those of the other leaf behind d"
+    core.release("a1", "p1")
+    core.release("a0", "p0")
+    core.apply(AnswerCallbacks(RM, (PredicatesAnswer(asked[0].question, ()),)))
+    core.submit("a0", ["p2"], {"vcore": 2})
+    assert place() == []
+    core.release("b0", "q0")
+    core.release("b0", "q1")
+    assert sorted(place()) == ["p2", "q2"]
+    assert audit.check(core.state) == []

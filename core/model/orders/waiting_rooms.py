@@ -256,7 +256,7 @@ class WaitingRoom:
         for below, above in pairwise(queue.lineage()):
             branch, own = self._branch_of(above), self.branches[below]
             withheld = bool(self.set_back) and (below in self.set_back or not own.orders)
-            rank = below.expose_priority(own.ranks.values() if withheld else own.orders)
+            rank = below.expose_priority(own.orders or own.ranks.values())
             if not branch.set_rank(below, rank, withheld=withheld):
                 return
 
@@ -302,5 +302,6 @@ class WaitingRoom:
                 self.refresh_rank(queue)
                 return
             del self.branches[queue], queue.rooms[self]
+            self.set_back.pop(queue, None)  # Nothing would take it back, because the leaf knows the room no more.
             if queue.parent is not None:
                 self.branches[queue.parent].set_rank(queue, NOTHING_WAITS)
