@@ -193,9 +193,8 @@ def _check_turns(queue: Queue) -> list[Broken]:
     broken = [Broken("I9", queue.path, f"{waiter} keeps others back and waits for no turn") for waiter in odd]
     if queue.set_back and not queue.turns:
         broken.append(Broken("I9", queue.path, "is set back, and nobody there waits for a turn"))
-    for leaf in {leaf: None for room in queue.rooms for leaf in room.set_back if queue.parent is None}:
-        if not leaf.set_back:
-            broken.append(Broken("I9", leaf.path, "is not set back, but where its asks wait it is"))
+    if not queue.set_back and any(queue in room.set_back for room in queue.lineage()[-1].rooms):
+        broken.append(Broken("I9", queue.path, "is not set back, but where its asks wait it is"))
     offered = bool(queue.leaf and queue.order.members and not queue.set_back)
     if queue.leaf and queue.siblings is not None and offered is not (queue in queue.siblings.members):
         broken.append(Broken("I9", queue.path, "is tried and has nobody to try, or the other way round"))
