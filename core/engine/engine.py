@@ -196,7 +196,8 @@ class Engine:
         callbacks.now_ns = now_ns
         if callbacks.deadlines:
             inquiries.expire_inquiries(callbacks, now_ns)
-        dependence.let_others_pass(callbacks, self._partitions.values(), now_ns)
+        if callbacks.open or callbacks.line:
+            dependence.let_others_pass(callbacks, self._partitions.values(), now_ns)
         more = False
         standing: dict[str, str] = {}
         for state in self._partitions.values():

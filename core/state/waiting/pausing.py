@@ -1,11 +1,11 @@
 """Leaves a node out for an ask after the shim has said no, at whatever stage: when the ask was to be placed there, when
 victims were to leave for it there, or when it was to start there (preemption.md B.6, G.4).
 
-The node is left out until it or the ask is another one, for at least 15 s and at most ten minutes. For an ask that
-depends on other placements, those on other nodes may decide as well: where any was made or has ended since, the pause
-is 15 s at first, and doubles with each further no there. A start that failed and an answer that did not come may be due
-to chance, so those pauses begin with a second, and double with each further failure there. Afterwards the node is tried
-last for this ask.
+The node is left out until it or the ask is another one, for at least 15 s and at most ten minutes. What an ask that
+depends on other placements hears changes with them: where something has left the node since, or another such ask was
+placed or has ended anywhere, the pause is a second at first, and doubles with each further no there. A start that
+failed and an answer that did not come may be due to chance, so those pauses begin with a second, too. Afterwards the
+node is tried last for this ask.
 """
 
 from __future__ import annotations
@@ -127,11 +127,16 @@ def _note_refusal(
 
 
 def _may_differ_by_others(state: PartitionState, refusal: NodeRefusal, now_ns: int) -> bool:
-    """Tells whether it is time to ask again because of what was placed on other nodes, or has left them. The pauses
-    grow, so that many who wait do not keep the others of the line waiting."""
-    if refusal.of_start or refusal.moves == state.callbacks.dependent_moves:
+    """Tells whether it is time to ask again because of what was placed elsewhere, or has left a node. The pauses grow,
+    so that many who wait do not keep the others of the line waiting."""
+    if refusal.of_start or (_is_same(refusal) and refusal.moves == state.callbacks.dependent_moves):
         return False
-    return now_ns >= refusal.least_ns + (LEAST_NS << min(refusal.times - 1, 10)) - LEAST_NS
+    return now_ns >= _first_look_ns(refusal)
+
+
+def _first_look_ns(refusal: NodeRefusal) -> int:
+    """Returns when a dependent ask may be asked about again first."""
+    return refusal.least_ns - LEAST_NS + (PAUSE_NS << min(refusal.times - 1, 10))
 
 
 def _is_same(refusal: NodeRefusal) -> bool:
@@ -172,14 +177,20 @@ def _try_again(state: PartitionState, ask: Allocation) -> None:
 
 def _look_in_time(state: PartitionState, ask: Allocation, now_ns: int) -> None:
     """Makes sure that somebody looks at the refusals of *ask* when the first of them may be over."""
-    looks = [
-        refusal.least_ns if now_ns < refusal.least_ns else min(refusal.until_ns, now_ns + LEAST_NS)
-        for refusal in (ask.refused or {}).values()
-    ]
+    looks = [_next_look_ns(refusal, now_ns, dependent=ask.dependent) for refusal in (ask.refused or {}).values()]
     when_ns = min(looks, default=0)
     if when_ns and (not now_ns < ask.pause_until_ns <= when_ns):
         ask.pause_until_ns = when_ns
         state.run_at(when_ns, partial(_look_at_refusals, state, ask, when_ns))
+
+
+def _next_look_ns(refusal: NodeRefusal, now_ns: int, *, dependent: bool) -> int:
+    """Returns when to look at *refusal* again: for a dependent ask after as long again as has passed since the no."""
+    first_ns = _first_look_ns(refusal) if dependent else refusal.least_ns
+    if now_ns < first_ns:
+        return first_ns
+    passed_ns = now_ns - refusal.least_ns + LEAST_NS if dependent else LEAST_NS
+    return min(refusal.until_ns, now_ns + min(max(passed_ns, PAUSE_NS), LEAST_NS))
 
 
 def _look_at_refusals(state: PartitionState, ask: Allocation, when_ns: int, now_ns: int) -> None:
