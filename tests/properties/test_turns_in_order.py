@@ -277,3 +277,55 @@ def test_a_leaf_that_left_a_waiting_room_while_it_was_set_back_is_tried_there_ag
     core.release("b0", "q1")
     assert sorted(place()) == ["p2", "q2"]
     assert audit.check(core.state) == []
+
+
+def test_who_may_join_the_line_does_once_nobody_before_it_has_to_wait() -> None:
+    """Whoever stands behind an ask that has to wait stays out of the line, until that one is withdrawn."""
+    core = DrivenCore(QUEUES % "enabled")
+    core.apply(AttachCallbacks(RM, predicates=True, timeout_ns=TIMEOUT_NS))
+    core.node("large", {"vcore": 8})
+    for name in ("a0", "a1", "a2"):
+        core.application(name, "root.a")
+    core.submit("a0", ["d1"], {"vcore": 1}, dependent=True)
+    core.cycle()
+    core.submit("a1", ["p"], {"vcore": 1})
+    core.submit("a2", ["d2"], {"vcore": 1}, dependent=True)
+    core.cycle()
+    assert core.state.requests["d2"].place is AskPlace.WAITING
+    core.release("a1", "p")
+    core.cycle()
+    assert core.state.requests["d2"].place is AskPlace.HELD
+    assert audit.check(core.state) == []
+
+
+def test_who_comes_first_when_there_is_room_again_is_tried_although_its_leaf_was_set_back() -> None:
+    """By fair shares an application comes to stand before a dependent ask, once something of it has ended."""
+    fair = QUEUES.replace("{application.sort.priority: %s}", "{application.sort.policy: fair}").replace(
+        "max: {vcore: 8m}", ""
+    )
+    core = DrivenCore(fair)
+    core.node("large", {"vcore": 4})
+    core.node("other", {"vcore": 4})
+    core.node("more", {"vcore": 9})
+    for name in ("a1", "a5", "a7", "b0"):
+        core.application(name, f"root.{name[0]}")
+    core.submit("a1", ["x"], {"vcore": 4}, node_id="other")
+    core.submit("b0", ["y"], {"vcore": 8}, node_id="more")
+    core.submit("b0", ["whole"], {"vcore": 4}, node_id="large")
+    core.apply(AttachCallbacks(RM, predicates=True, timeout_ns=TIMEOUT_NS))
+    core.submit("a1", ["p1"], {"vcore": 4})
+    core.submit("a7", ["p7"], {"vcore": 4})
+    core.submit("b0", ["q"], {"vcore": 4})
+    core.cycle()
+    core.submit("a5", ["d"], {"vcore": 1}, dependent=True)
+    core.cycle()
+    core.release("b0", "whole")
+    core.cycle()
+    places = {key: core.state.requests[key].place for key in ("d", "q", "p1", "p7")}
+    waiting = dict.fromkeys(("p1", "p7"), AskPlace.WAITING)
+    assert places == dict.fromkeys(("d", "q"), AskPlace.HELD) | waiting, "those of a stand behind d"
+    core.release("a1", "x")
+    core.cycle()
+    assert core.state.requests["p1"].place is AskPlace.HELD
+    assert core.state.requests["p7"].place is AskPlace.WAITING
+    assert audit.check(core.state) == []

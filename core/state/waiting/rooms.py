@@ -112,6 +112,8 @@ def retract_group(group: AskGroup) -> None:
     application = group.application
     application.order.discard(group)
     queue = application.queue
+    if queue.set_back:
+        bring_forward(queue)  # The first may have been this one, and dependent asks behind it may join the line.
     gate = application.offered_by
     if application.order.groups:
         application.update_rank()

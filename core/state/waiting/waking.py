@@ -398,6 +398,9 @@ def _wake_in_turn(
     if not room.groups:
         rooms.pop(shape, None)
         return
+    if not room.awake:
+        for leaf in list(room.set_back):  # Who waits here may come first in its leaf by now.
+            room.come_forward(leaf)
     room.awake = True
     state.awake[room] = limit
     if state.root.claims:
