@@ -186,7 +186,7 @@ def _look_in_time(state: PartitionState, ask: Allocation, now_ns: int) -> None:
 
 def _next_look_ns(refusal: NodeRefusal, now_ns: int, *, dependent: bool) -> int:
     """Returns when to look at *refusal* again: for a dependent ask after as long again as has passed since the no."""
-    first_ns = _first_look_ns(refusal) if dependent else refusal.least_ns
+    first_ns = min(_first_look_ns(refusal), refusal.least_ns) if dependent else refusal.least_ns
     if now_ns < first_ns:
         return first_ns
     passed_ns = now_ns - refusal.least_ns + LEAST_NS if dependent else LEAST_NS
