@@ -111,7 +111,7 @@ LIST: Final = b"GET /ws/v1/partition/default/nodes HTTP/1.1\r\nHost: localhost\r
 
 def test_long_answers_that_nobody_reads(large: AttackedCore) -> None:
     """Thirty at once, of eight megabytes each."""
-    with large.attack(processor_s=30), ExitStack() as open_:
+    with large.attack(processor_s=30, health_s=0.6), ExitStack() as open_:
         for _ in range(30):
             open_.enter_context(connected(large, room=4096)).sendall(LIST + b"\r\n")
         with connected(large) as connection:

@@ -60,7 +60,7 @@ def post(core: AttackedCore, path: str, body: bytes, content_type: str = JSON) -
 )
 def test_bodies_of_very_many_values(core: AttackedCore, path: str, body: bytes) -> None:
     """Twenty at once, none of which is read value by value."""
-    with core.attack(refused_bytes=20 * len(body)), ThreadPoolExecutor(20) as threads:
+    with core.attack(refused_bytes=20 * len(body), health_s=0.6), ThreadPoolExecutor(20) as threads:
         statuses = Counter(threads.map(lambda _: post(core, path, body), range(20)))
     assert set(statuses) <= {400, 413, 503}
 
