@@ -120,9 +120,12 @@ class Shim:
     async def place_for_ever(self, channel: grpc.aio.Channel) -> None:
         """Sends asks until it is cancelled, on another stream whenever one ends.
 
-        A full disk may have room again for a moment, because SQLite takes back what it could not write whole.
+        A full disk may have room again for a moment, because SQLite takes back what it could not write whole. Where it
+        is cancelled while it writes on a stream that the core has ended, gRPC raises what the core said instead.
         """
-        while True:
+        task = asyncio.current_task()
+        assert task is not None, "the caller runs it in one"
+        while not task.cancelling():
             with suppress(grpc.aio.AioRpcError, asyncio.InvalidStateError):
                 await self.place(channel, PATIENCE_S)
             await asyncio.sleep(0.01)
