@@ -255,7 +255,7 @@ def _forecast_lines(found: pb.WhatIfResponse, now_ns: int) -> Iterator[str]:
         rest = f", {format_quantities(e.unmet)} stays above" if e.unmet else ""
         yield from wrap_text(f"from {format_moment(e.not_before_ns, now_ns)} on, {leave} to leave{rest}", indent="   ")
     yield from _preempting_lines(found.preemptions, now_ns)
-    yield from _waiting_lines(found, already=False)
+    yield from _waiting_lines(_join_equals(found, already=False), already=False)
     yield from sum_lines(
         [
             *(("placed", each, 1) for each in found.placed),
@@ -277,9 +277,9 @@ def _forecast_lines(found: pb.WhatIfResponse, now_ns: int) -> Iterator[str]:
     if found.placed:
         yield ""
         yield from format_table([("ask", "queue", "node"), *((p.key, p.queue, p.node_id) for p in found.placed)])
-    if 0 < len(_join_equals(found, already=True)) <= MOST_SUMS:
+    if 0 < len(still := _join_equals(found, already=True)) <= MOST_SUMS:
         yield ""
-        yield from _waiting_lines(found, already=True)
+        yield from _waiting_lines(still, already=True)
     for note in found.notes:
         yield from wrap_text(f"note: {note}")
 
@@ -306,8 +306,8 @@ def _preempting_lines(preemptions: Sequence[pb.ForecastPreemption], now_ns: int)
             )
 
 
-def _waiting_lines(found: pb.WhatIfResponse, *, already: bool) -> Iterator[str]:
-    for key, reason, count in _join_equals(found, already=already):
+def _waiting_lines(joined: Sequence[tuple[str, str, int]], *, already: bool) -> Iterator[str]:
+    for key, reason, count in joined:
         equal, verb = "", "goes on waiting" if already else "would wait"
         if count > 1:
             equal, verb = f" and {count - 1:,} more like it", "go on waiting" if already else "would wait"

@@ -150,10 +150,8 @@ def _next_in_line(callbacks: Callbacks) -> LinedUp:
     turns = longest.inquiry.ask.queue.turns
     if callbacks.silent or not turns:
         return longest
-    places = dict(turns)
-    places.setdefault(longest.inquiry.ask, ask_turn_key(longest.inquiry.ask))
-    of_leaf = (lined for lined in callbacks.line if lined.inquiry.ask in places)
-    return min(of_leaf, key=lambda lined: places[lined.inquiry.ask])
+    of_leaf = (lined for lined in callbacks.line if lined is longest or lined.inquiry.ask in turns)
+    return min(of_leaf, key=lambda lined: turns.get(lined.inquiry.ask) or ask_turn_key(lined.inquiry.ask))
 
 
 def _is_turn(callbacks: Callbacks, now_ns: int) -> bool:

@@ -109,8 +109,26 @@ class Packing:
         self.exhaustive = True
 
     def walk(self) -> Iterator[None]:
-        """Returns the steps of the walk."""
-        return self._search_classes()
+        """Walks over growing sets of classes, first without whole gangs, until all members have places. Pauses after
+        some work."""
+        for gangs in (False, True) if self._members else (False,):
+            for level in CLASSES:
+                if not self._pool[level] and not (gangs and self._gangs[level]) and level:
+                    continue
+                pool = [
+                    candidate
+                    for at in CLASSES[: level + 1]
+                    for part in (self._pool[at], self._gangs[at] if gangs else [])
+                    for candidate in sorted(part)
+                ]
+                kept: list[Candidate] = []
+                for first in list_firsts(kept, _alike):
+                    ahead = {candidate[3] for candidate in first}
+                    walk = self._walk(first, [candidate for candidate in pool if candidate[3] not in ahead])
+                    kept += walk.kept
+                    kept += yield from self._try_walk(walk.taken)
+                    if self._best is not None:
+                        return
 
     def give_back_from(self, victims: Collection[Allocation]) -> Iterator[None]:
         """Returns the steps that give back whoever of *victims*, single tasks of a plan that was found otherwise, is
@@ -142,28 +160,6 @@ class Packing:
         if any(member.node in self._rooms for member in self._leaves_of(victim)):
             return True
         return any(self._needs.base[i] > 0 for i, _ in victim[5].gains)
-
-    def _search_classes(self) -> Iterator[None]:
-        """Walks over growing sets of classes, first without whole gangs, until all members have places. Pauses after
-        some work."""
-        for gangs in (False, True) if self._members else (False,):
-            for level in CLASSES:
-                if not self._pool[level] and not (gangs and self._gangs[level]) and level:
-                    continue
-                pool = [
-                    candidate
-                    for at in CLASSES[: level + 1]
-                    for part in (self._pool[at], self._gangs[at] if gangs else [])
-                    for candidate in sorted(part)
-                ]
-                kept: list[Candidate] = []
-                for first in list_firsts(kept, _alike):
-                    ahead = {candidate[3] for candidate in first}
-                    walk = self._walk(first, [candidate for candidate in pool if candidate[3] not in ahead])
-                    kept += walk.kept
-                    kept += yield from self._try_walk(walk.taken)
-                    if self._best is not None:
-                        return
 
     def _walk(self, first: Sequence[Candidate], pool: Sequence[Candidate]) -> Walk:
         walk = Walk([EVERYTHING] * len(self._needs.base), self._room, all_served=all(self._needs.owed))
