@@ -30,7 +30,7 @@ from tests.kubernetes.api import (
     spread,
     uid_of,
 )
-from tests.kubernetes.cluster import DEFAULTS, QUEUES, Cluster, ControlPlane, config_map, prepare
+from tests.kubernetes.cluster import DEFAULTS, QUEUES, Cluster, ControlPlane, config_map, run_control_plane
 from tests.kubernetes.compare import SCHEDULERS
 from tests.kubernetes.judge import find_waiting
 from tests.kubernetes.test_gangs import make_gang
@@ -220,22 +220,16 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--only", nargs="+", default=[""], help="scenes whose names have one of these texts")
     options = parser.parse_args()
-    with tempfile.TemporaryDirectory() as directory:
-        control = ControlPlane(Path(directory))
-        try:
-            control.start()
-            prepare(control.api)
-            print("| Scene | YuniKorn | Kornel |\n|---|---|---|", flush=True)
-            for scene in build_scenes():
-                if any(text in scene.name for text in options.only):
-                    outcomes: dict[str, list[Outcome]] = {name: [] for name in SCHEDULERS}
-                    for _ in range(options.rounds):
-                        for name, found in outcomes.items():
-                            found.append(play(control, scene, name))
-                    cells = " | ".join(map(show, outcomes.values()))
-                    print(f"| {scene.name} | {cells} |", flush=True)
-        finally:
-            control.end()
+    with tempfile.TemporaryDirectory() as directory, run_control_plane(Path(directory)) as control:
+        print("| Scene | YuniKorn | Kornel |\n|---|---|---|", flush=True)
+        for scene in build_scenes():
+            if any(text in scene.name for text in options.only):
+                outcomes: dict[str, list[Outcome]] = {name: [] for name in SCHEDULERS}
+                for _ in range(options.rounds):
+                    for name, found in outcomes.items():
+                        found.append(play(control, scene, name))
+                cells = " | ".join(map(show, outcomes.values()))
+                print(f"| {scene.name} | {cells} |", flush=True)
 
 
 if __name__ == "__main__":

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import sys
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
@@ -279,7 +280,19 @@ def config_map(name: str, data: dict[str, str]) -> Object:
     return {"kind": "ConfigMap", "metadata": {"name": name, "namespace": SYSTEM}, "data": data}
 
 
-def prepare(api: Api) -> None:
+@contextmanager
+def run_control_plane(directory: Path) -> Iterator[ControlPlane]:
+    """Runs an API server that keeps its state in *directory*, with what the shim needs."""
+    control = ControlPlane(directory)
+    try:
+        control.start()
+        _prepare(control.api)
+        yield control
+    finally:
+        control.end()
+
+
+def _prepare(api: Api) -> None:
     """Makes the namespaces, and lets the shim do what its manifests say and no more."""
     for name in (NAMESPACE, SYSTEM):
         api.create({"kind": "Namespace", "metadata": {"name": name}})

@@ -24,7 +24,7 @@ from typing import Final
 
 from tests.go.toolchain import SHIM
 from tests.kubernetes.api import make_node, make_pod, make_pods, name_of, node_of, phase_of
-from tests.kubernetes.cluster import DEFAULTS, QUEUES, TESTER, Cluster, ControlPlane, config_map, prepare
+from tests.kubernetes.cluster import DEFAULTS, QUEUES, TESTER, Cluster, ControlPlane, config_map, run_control_plane
 from tests.kubernetes.programs import Program, build_program
 
 APPLICATIONS: Final = 10
@@ -205,14 +205,8 @@ def main() -> None:
     parser.add_argument("--singles", type=int, help="make so many pods one after the other, and time each")
     parser.add_argument("--interval", default="10ms", help="service.schedulingInterval of the shim, with --singles")
     options = parser.parse_args()
-    with tempfile.TemporaryDirectory() as directory:
-        control = ControlPlane(Path(directory))
-        try:
-            control.start()
-            prepare(control.api)
-            (compare_rates if options.singles is None else compare_singles)(control, options)
-        finally:
-            control.end()
+    with tempfile.TemporaryDirectory() as directory, run_control_plane(Path(directory)) as control:
+        (compare_rates if options.singles is None else compare_singles)(control, options)
 
 
 if __name__ == "__main__":

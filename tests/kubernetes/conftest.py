@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.kubernetes.cluster import Cluster, ControlPlane, keep_logs, prepare
+from tests.kubernetes.cluster import Cluster, ControlPlane, keep_logs, run_control_plane
 
 
 @pytest.hookimpl(wrapper=True)
@@ -21,13 +21,8 @@ def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def control(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
-    plane = ControlPlane(tmp_path_factory.mktemp("kube"))
-    try:
-        plane.start()
-        prepare(plane.api)
+    with run_control_plane(tmp_path_factory.mktemp("kube")) as plane:
         yield plane
-    finally:
-        plane.end()
 
 
 @pytest.fixture
