@@ -83,10 +83,12 @@ class Claims:
         if pairs:
             self._begin_claim(reservation)
 
-    def rank_claim(self, reservation: Reservation, *, last: bool) -> None:
-        """Rank *reservation* after the asks that preempt if it comes *last*, otherwise before them; its age stays."""
+    def rank_claim(self, reservation: Reservation, before: Iterable[Reservation] = (), *, last: bool) -> None:
+        """Rank *reservation* after the asks that preempt if it comes *last*, otherwise before them; its age stays.
+        *before*: the claims of its new rank that come before it although they may be younger."""
         self._end_claim(reservation)
         reservation.comes_last = last
+        self.reservations = {claim.ask.key: claim for claim in before} | self.reservations
         self._begin_claim(reservation)
 
     def _begin_claim(self, reservation: Reservation) -> None:

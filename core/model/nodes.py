@@ -261,9 +261,10 @@ class Node:
         self._make_claims().drop_claim(reservation)
         return self._claims_changed()
 
-    def rank_claim(self, reservation: Reservation, *, last: bool) -> None:
-        """Rank *reservation* after the asks that preempt if it comes *last*, otherwise before them."""
-        self._make_claims().rank_claim(reservation, last=last)
+    def rank_claim(self, reservation: Reservation, before: Iterable[Reservation] = (), *, last: bool) -> None:
+        """Rank *reservation* after the asks that preempt if it comes *last*, otherwise before them, and behind the
+        claims *before* it."""
+        self._make_claims().rank_claim(reservation, before, last=last)
         self._claims_changed()
 
     def resize_claim(self, reservation: Reservation, pairs: Pairs) -> None:

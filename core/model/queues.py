@@ -222,6 +222,10 @@ class Queue:
                 return False
         return True
 
+    def count_taken(self, t: int) -> int:
+        """Returns how much of type *t* is used, or will be once victims have left and their preemptors are placed."""
+        return max(self.used[t], self.used[t] - self.preempting[t] + self.claimed[t])
+
     def open(self) -> bool:
         """Tells whether this queue's own limit allows one more application to start below."""
         return not self.max_applications or self.running + len(self.allocating) < self.max_applications

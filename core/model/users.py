@@ -112,6 +112,10 @@ class Account:
         most, used = self.limit.max, self.used
         return all(t not in most or used[t] + amount <= most[t] for t, amount in pairs)
 
+    def count_taken(self, t: int) -> int:
+        """Returns how much of type *t* is used or claimed."""
+        return self.used[t] + self.claimed[t]
+
     def find_headroom(self) -> dict[int, int]:
         """Returns the amount left of each limited type; negative above the limit."""
         return {t: most - self.used[t] for t, most in self.limit.max.items()}

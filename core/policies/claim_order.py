@@ -12,7 +12,7 @@ from functools import lru_cache
 from itertools import pairwise
 from typing import Final
 
-from kornel.core.domain.ask_places import AskPlace
+from kornel.core.domain.ask_places import AskPlace, WaitsFor
 from kornel.core.domain.priorities import REPAIR, exposed_priority
 from kornel.core.domain.settings import GuaranteeMode, PriorityPolicy
 from kornel.core.model.allocations import Allocation, AskGroup, LimitClaim, Reservation, sum_amounts
@@ -25,6 +25,9 @@ from kornel.core.policies.guarantees import list_guarantees, project_usage
 
 LEVELS: Final = 16
 """The number of levels of queues for which priorities count in the line, whether a leaf has so many or not."""
+
+_IN_LINE: Final = frozenset({None, WaitsFor.ROOM, WaitsFor.DOMAIN})
+"""What the groups wait for that stand in the line, or are about to be tried."""
 
 _Turn = tuple[int, Reservation]
 """A claim with its number among those that are given."""
@@ -106,12 +109,25 @@ def _merge_lines(queue: Queue, lines: list[list[_Turn]]) -> list[_Turn]:
 
 def line_key(ask: Allocation) -> tuple[object, ...]:
     """Returns the sort key of *ask* in the line in which room is saved. It is flat, because many are kept."""
-    return (_share_importance(importance_of(ask)), ask.waits_since_ns, *ask.order)
+    return (_share_importance(importance_of(ask)), line_since(ask), *ask.order)
+
+
+def line_since(ask: Allocation) -> int:
+    """Returns the time from which the wait of *ask* counts in that line: in a leaf in which priorities count only
+    within applications, not before all more important ones of its own have come that wait for room."""
+    since = ask.waits_since_ns
+    if ask.queue.properties.sort_by_priority:
+        return since
+    first = [other for other in ask.application.asks.values() if other.turn_priority > ask.turn_priority]
+    waits = [other for other in first if other.group is None or other.group.waits_for in _IN_LINE]
+    return max([since, *(other.waits_since_ns + 1 for other in waits)])
 
 
 def place_in_line(group: AskGroup) -> tuple[object, ...]:
-    """Returns the sort key of *group* in that line, which is that of its first ask."""
-    return line_key(group.first_ask())
+    """Returns the sort key of *group* in that line, which is that of its first ask, but for :func:`line_since`: where
+    others of its application stand before it, it is found too early, and saves nothing that is theirs."""
+    first = group.first_ask()
+    return (_share_importance(importance_of(first)), first.waits_since_ns, *first.order)
 
 
 def class_in_line(group: AskGroup) -> tuple[float, ...]:

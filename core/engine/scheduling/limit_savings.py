@@ -359,7 +359,7 @@ def _keeps_back(claim: LimitClaim) -> bool:
     group = claim.ask.group
     for limit in claim.limits:
         for shape, room in limit.parked.items():
-            free = any(limit.used[t] < limit.max.get(t, 0) for t, _ in shape.pairs)
+            free = any(limit.count_taken(t) < limit.max.get(t, 0) for t, _ in shape.pairs)
             if free and not shape.no_room and any(waiter is not group for waiter in room):
                 return True
     return False

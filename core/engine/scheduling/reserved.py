@@ -6,7 +6,7 @@ that kept it back.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from operator import attrgetter
 from typing import Final
 
@@ -60,14 +60,17 @@ def serve(state: PartitionState, now_ns: int, chosen: Callable[[Reservation], bo
     deferred: set[Reservation] = set()
     for reservation in _in_order_of_claims([r for r in line if r in in_turn or r.node.fits_holder(r)], in_turn):
         if reservation not in in_turn:
-            _try_own_node(state, reservation, ready, deferred, now_ns)
+            _try_own_node(state, reservation, ready, ready, deferred, now_ns)
         else:
             cost += _try_gang(state, reservation, ready, deferred, now_ns) - 1
     for number, reservation in enumerate(ready):
         if state.search_cost - cost_before >= MOST_SEARCH_COST:
             state.reserved_ready.update(dict.fromkeys(r for r in ready[number:] if r.ask.reservation is r))
             break
-        _try_elsewhere(state, reservation, now_ns)
+        if reservation in deferred and state.reserved_ready.pop(reservation, reservation) is None:
+            # All of those who come before it have been tried. What they have left is its own, before others have it.
+            _try_own_node(state, reservation, ready, ready[number + 1 :], deferred, now_ns)
+        _try_elsewhere(state, ready[number], now_ns)
     # A gang waits for its turn by its least important member, whichever of its members has become ready.
     waiters = [
         (r, find_least(in_turn[r].members) if r in in_turn else r.waiter) for r in line if r in state.reserved_ready
@@ -117,15 +120,22 @@ def insist_on_node(state: PartitionState, ask: Allocation, now_ns: int) -> bool:
 
 
 def _try_own_node(
-    state: PartitionState, reservation: Reservation, ready: list[Reservation], deferred: set[Reservation], now_ns: int
+    state: PartitionState,
+    reservation: Reservation,
+    ready: list[Reservation],
+    rivals: Sequence[Reservation],
+    deferred: set[Reservation],
+    now_ns: int,
 ) -> None:
+    """Places the ask of *reservation* on its node, or one of its equals in *ready* that has waited longer; or adds it to
+    those *deferred*, because one of its *rivals*, which have yet to be tried elsewhere, comes before it."""
     ask, node, first, former = reservation.ask, reservation.node, reservation, reservation.node
     # Room for several equals serves all of them, also while the shim is asked about the first ones.
     while ask.reservation is reservation and ask.place is not AskPlace.HELD and node.fits_holder(reservation):
         apart = ask.spec.topology is not None and not group_domains.is_with_others(state, ask, node)
         if apart or node.node_id in (ask.refused or ()) or finding.kept_back(state, ask) is not None:
             break
-        if reservation.comes_last and any(_may_use(state, other, reservation) for other in ready):
+        if reservation.comes_last and any(_may_use(state, other, reservation) for other in rivals):
             state.reserved_ready[reservation] = None  # The other one is tried elsewhere first.
             deferred.add(reservation)
             break

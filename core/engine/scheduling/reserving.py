@@ -27,7 +27,7 @@ from kornel.core.model.nodes import Node
 from kornel.core.model.orders.waiting_rooms import is_asleep
 from kornel.core.model.shapes import Shape
 from kornel.core.policies.application_order import application_key
-from kornel.core.policies.claim_order import comes_before, importance_of, line_key
+from kornel.core.policies.claim_order import comes_before, importance_of, line_key, line_since
 from kornel.core.policies.queue_order import queue_key
 from kornel.core.state.asks import finding
 from kornel.core.state.asks.reservations import end_reservation, reserve_node
@@ -187,7 +187,7 @@ def _reserve_for_one(state: PartitionState, waiter: AskGroup | Allocation, now_n
             else:
                 resume_refused(state, ask)
             return False
-        lost = find_in_way(state, ask, ask.shape.pairs, since_ns)
+        lost = find_in_way(state, ask, ask.shape.pairs, line_since(ask))
         if lost is None:
             return False
         candidates, left_out = _candidate_nodes(state, ask.shape), list[Node]()
@@ -249,7 +249,7 @@ def _find_taken(
     """Returns the node on which room may be saved for *ask* once those *lost* have ended, and others lose theirs who
     stand behind it in the line, the last one first; ``None``: on none."""
     ended = [*lost]
-    for claim in list_behind(state, ask, ask.waits_since_ns):
+    for claim in list_behind(state, ask, line_since(ask)):
         ended.append(claim)
         node = claim.node
         allowed = node in state.node_order and node.node_id not in (ask.refused or ()) and is_home(node)
@@ -261,10 +261,10 @@ def _find_taken(
 def _make_way(state: PartitionState, node: Node, ask: Allocation) -> bool:
     """Ends what those save who stand behind *ask* in the line, the last one first, as far as room may be saved for it
     on *node* only without it. Returns whether it may."""
-    ended = find_in_way(state, ask, ask.shape.pairs, ask.waits_since_ns)
+    ended = find_in_way(state, ask, ask.shape.pairs, line_since(ask))
     if ended is None:
         return False
-    behind = [c for c in list_behind(state, ask, ask.waits_since_ns) if c.node is node and c not in ended]
+    behind = [c for c in list_behind(state, ask, line_since(ask)) if c.node is node and c not in ended]
     while not _may_save_on(state, node, ask, ended):
         if not behind:
             return False

@@ -11,6 +11,7 @@ from typing import Final
 from kornel.core.domain.reasons import Outcome
 from kornel.core.model.allocations import Allocation, Reservation
 from kornel.core.model.not_placed import NotPlaced
+from kornel.core.policies.claim_order import comes_before
 from kornel.core.preemption import budgets, eviction
 from kornel.core.preemption.plan import PreemptionPlan, Refusal
 from kornel.core.preemption.required_node import laws
@@ -109,7 +110,8 @@ def _rank_claim(state: PartitionState, reservation: Reservation, now_ns: int, *,
     """Ranks the claim of *reservation*: before asks that preempt on its node while its victims leave, or *last*."""
     node = reservation.node
     if reservation.comes_last is not last:
-        node.rank_claim(reservation, last=last)
+        equals = [r for r in node.reservations.values() if last and r.comes_last and must_run_there(r)]
+        node.rank_claim(reservation, [r for r in equals if comes_before(r.ask, reservation.ask)], last=last)
         if last:
             state.reserving.saved[reservation] = None
         else:

@@ -65,7 +65,7 @@ def lapse_below(state: PartitionState, ask: Allocation) -> None:
 def find_lacking(limit: Queue | Account, pairs: Pairs) -> dict[int, int]:
     """Returns, by limited type, how much less than *pairs* is free below *limit*."""
     most = limit.max
-    return {t: min(amount, max(0, amount + limit.used[t] - most[t])) for t, amount in pairs if t in most}
+    return {t: min(amount, max(0, amount + limit.count_taken(t) - most[t])) for t, amount in pairs if t in most}
 
 
 def sum_missing(pairs: Pairs, limits: tuple[Queue | Account, ...]) -> float:

@@ -21,7 +21,7 @@ from kornel.core.model.nodes import Node
 from kornel.core.model.queues import Queue
 from kornel.core.model.shapes import Pairs, Vector, holds_pairs, unbook_amounts
 from kornel.core.model.users import Account
-from kornel.core.policies.claim_order import Dues, line_key, stands_before
+from kornel.core.policies.claim_order import Dues, line_key, line_since, stands_before
 from kornel.core.policies.device_choice import count_left
 from kornel.core.state.asks import finding, group_domains, questions
 from kornel.core.state.asks.reservations import end_reservation
@@ -143,7 +143,7 @@ def list_behind(state: PartitionState, ask: Allocation, since_ns: int, *, lesser
     the last in the line first: they lose it where *ask*, or its gang, finds no place because of it. *lesser*: those too
     whom *ask* comes before."""
     saver, key = state.gangs.find_saver(), line_key(ask)
-    claims = [(c, c.ask.waits_since_ns) for c in state.reserving.saved if c.by_age and c.least is None]
+    claims = [(c, line_since(c.ask)) for c in state.reserving.saved if c.by_age and c.least is None]
     if saver is not None and ask not in saver.members:
         came = came_ns(saver.members)
         claims += [(claim, came) for claim in saver.claims()]

@@ -184,8 +184,8 @@ def note_short(state: PartitionState, limit: Gate, shapes: tuple[Shape, ...]) ->
 
 def is_short(limit: Gate, shape: Shape) -> bool:
     """Tells whether some of what *shape* lacks is free below *limit*, but too little of it."""
-    used, most = limit.used, limit.max
-    return any(t in most and used[t] < most[t] < used[t] + amount for t, amount in shape.pairs)
+    most = limit.max
+    return any(t in most and 0 < most[t] - limit.count_taken(t) < amount for t, amount in shape.pairs)
 
 
 def hold_back(application: Application, gate: Gate) -> None:
