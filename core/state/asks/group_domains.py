@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from kornel.core.domain.commands import AllocationSpec
 from kornel.core.domain.reasons import Unschedulable
 from kornel.core.domain.topology import TopologyRequest, Wish
-from kornel.core.model.allocations import Allocation, Reservation, stand_together, together_of
+from kornel.core.model.allocations import Allocation, AskGroup, Reservation, stand_together, together_of
 from kornel.core.model.domains import Domain, DomainPath, Topology, count_on_node
 from kornel.core.model.nodes import Node
 from kornel.core.model.shapes import Shape
@@ -32,13 +32,13 @@ def nodes_for(state: PartitionState, ask: Allocation) -> Iterator[Node]:
     if topology is not None and depth is not None:
         alone = _is_one_slice(request)
         taken = count_taken(state, ask, depth, first_only=alone)
-        found = _choose(topology, ask, depth, taken)
+        found = _choose(state, ask, depth, taken)
         # Members may be in other domains too, if some of them do not require one. Few groups are, so this comes second.
         if isinstance(found, Shortfall) and alone and taken and len(every := count_taken(state, ask, depth)) > 1:
-            found = _choose(topology, ask, depth, every)
+            found = _choose(state, ask, depth, every)
         # Members that only save room by age leave it if another domain has room for all.
         if isinstance(found, Shortfall) and taken and (savers := _count_savers(state, ask)):
-            found = _choose(topology, ask, depth, count_taken(state, ask, depth, saved=False), savers)
+            found = _choose(state, ask, depth, count_taken(state, ask, depth, saved=False), savers)
     if not isinstance(found, Shortfall):
         assert topology is not None, "there is no choice without domains"
         yield from _in_order_within(topology, next(iter(found.items())), ask)
@@ -50,15 +50,17 @@ def nodes_for(state: PartitionState, ask: Allocation) -> Iterator[Node]:
 
 
 def _choose(
-    topology: Topology, ask: Allocation, depth: int, taken: dict[DomainPath, int], savers: int = 0
+    state: PartitionState, ask: Allocation, depth: int, taken: dict[DomainPath, int], savers: int = 0
 ) -> Shares | Shortfall:
     """Chooses domains for all members of the group of *ask* that wait, or for some of them, beside those *taken*.
     *savers*: how many others save room and need a place as well."""
-    request = ask.spec.topology
-    assert request is not None, "the caller has checked"
+    request, topology = ask.spec.topology, state.topology
+    assert request is not None and topology is not None, "the caller has checked"
     rooms = rooms_for(topology, ask, depth, taken)
-    missing = 1 if ask.group is None else count_missing(ask) + savers
-    beside = 0 if taken or request.wish != Wish.REQUIRED else _count_waiting_beside(ask) + savers
+    holds = ask.group is None
+    alone = holds and bool(taken or request.wish != Wish.REQUIRED)
+    waits = 1 if alone else count_missing(state, ask) + savers
+    missing, beside = (1, waits - 1) if holds else (waits, 0)
     if request.slice_size:
         beside = min(beside, request.slice_size - 1)
     if beside and ask.reservation is not None:
@@ -106,25 +108,31 @@ def room_in(domain: Domain, ask: Allocation) -> int:
     return sum(count_on_node(node, shape.pairs, shape.devices) for node in domain.nodes if node.node_id not in refused)
 
 
-def count_missing(ask: Allocation) -> int:
-    """Returns how many members of the group of *ask* wait for a place, itself included."""
-    group = ask.group
-    if group is None:
-        return 1 + _count_waiting_beside(ask)
-    if not group.is_unit:
-        return group.size
-    return sum(together_of(other.spec) == together_of(ask.spec) for other in group.unordered_asks())
+def count_missing(state: PartitionState, ask: Allocation) -> int:
+    """Returns how many members of the group of *ask*, of its size, wait for a place, itself included."""
+    own, group = int(ask.group is None), ask.group or _find_group(ask)
+    if group is not None and group.is_unit:
+        return own + sum(together_of(other.spec) == together_of(ask.spec) for other in group.unordered_asks())
+    return own + (0 if group is None else group.size) + _count_refused(state, ask)
 
 
-def _count_waiting_beside(ask: Allocation) -> int:
-    """Returns how many members wait with *ask* while it holds room and so stands in no group: it may move only within
-    its domain, or to one that has room for them too."""
-    if ask.group is not None:
-        return 0
+def _find_group(ask: Allocation) -> AskGroup | None:
+    """Returns the group of those who wait with *ask* while it holds room and so stands in no group: it may move only
+    within its domain, or to one that has room for them too."""
     for other in ask.application.asks.values():
         if other.group is not None and other.shape is ask.shape and stand_together(other.spec, ask.spec):
-            return count_missing(other)
-    return 0
+            return other.group
+    return None
+
+
+def _count_refused(state: PartitionState, ask: Allocation) -> int:
+    """Returns how many others, for whom the group of *ask* requires a domain, the shim has refused wherever there is
+    room: they wait in no group."""
+    if ask.spec.topology is None or ask.spec.topology.wish != Wish.REQUIRED:
+        return 0
+    rooms = state.refused.get(ask.shape, {}).values()
+    ours = [other for room in rooms for other in room if other is not ask and other.application is ask.application]
+    return sum(other.reservation is None and stand_together(other.spec, ask.spec) for other in ours)
 
 
 def nodes_for_victims(state: PartitionState, ask: Allocation) -> list[Node] | None:
@@ -134,7 +142,7 @@ def nodes_for_victims(state: PartitionState, ask: Allocation) -> list[Node] | No
     which all members find room once there is one more place. Otherwise a victim would leave for one member where the
     others have no room. What members save by age is no room yet.
     """
-    found = open_domains(state, ask, count_missing(ask) + _count_savers(state, ask), saved=False)
+    found = open_domains(state, ask, count_missing(state, ask) + _count_savers(state, ask), saved=False)
     if found is None:
         return None
     domains, wanted = found
@@ -145,7 +153,7 @@ def nodes_on_loan(state: PartitionState, ask: Allocation, lent: Mapping[Node, in
     """Returns the nodes of *lent* on which *ask* may use room that is saved for others, who lend it enough there for so
     many of its size: all, unless its group requires a domain; otherwise those of the domains where others of it run, or
     hold or save room, or which have room for all who wait, with what is lent."""
-    missing, savers = count_missing(ask), _count_savers(state, ask)
+    missing, savers = count_missing(state, ask), _count_savers(state, ask)
     found = _lent_in_domains(ask, lent, open_domains(state, ask, missing))
     if not found and savers:  # What members save keeps none of them from room for all in another domain.
         found = _lent_in_domains(ask, lent, open_domains(state, ask, missing + savers, saved=False))

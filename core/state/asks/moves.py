@@ -31,6 +31,8 @@ def add_ask(state: PartitionState, ask: Allocation) -> None:
     """Books a new *ask*, or one returned to pending, and puts it with its equals."""
     ledger.book_pending(ask)
     wait_in_line(state, ask)
+    if ask.application.savers and ask.spec.topology is not None:
+        state.changes += 1  # No domain may have room for all of its group any more: what they save is looked at again.
 
 
 def drop_ask(state: PartitionState, ask: Allocation) -> None:

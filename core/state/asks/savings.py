@@ -65,7 +65,7 @@ def find_homes(state: PartitionState, ask: Allocation) -> Callable[[Node], bool]
     """Returns what tells whether a node is in a domain in which *ask* may save room: on any, unless its group requires
     a domain; otherwise where others of it run or hold room, or else where all that wait, or a slice of them, could have
     room once everybody had ended who may end, beside what those before it in the line save there."""
-    found = group_domains.open_domains(state, ask, group_domains.count_missing(ask))
+    found = group_domains.open_domains(state, ask, group_domains.count_missing(state, ask))
     if found is None:
         return lambda _: True
     domains, wanted = set(found[0]), found[1]

@@ -42,7 +42,7 @@ def domain_blockers(state: PartitionState, ask: Allocation) -> tuple[list[Blocke
     fitting = sum(1 for _ in group_domains.nodes_for(state, ask))
     if fitting:
         return [], fitting
-    return [describe_domains(state, ask, group_domains.count_missing(ask))], 0
+    return [describe_domains(state, ask, group_domains.count_missing(state, ask))], 0
 
 
 def describe_domains(state: PartitionState, ask: Allocation, missing: int) -> Blocker:
@@ -92,7 +92,7 @@ def blocker_of_domain(state: PartitionState, ask: Allocation, node: Node) -> Ite
         where = f"its group stands in {rooms[0].domain.name}" if rooms else f"the node stands in no {level}"
         yield Blocker(BlockerKind.DOMAIN_FULL, Level.NODE, node.node_id, where, (), 1)
         return
-    yield _describe_lack(ask, [own], group_domains.count_missing(ask))._replace(nodes=1)
+    yield _describe_lack(ask, [own], group_domains.count_missing(state, ask))._replace(nodes=1)
 
 
 def _describe_lack(ask: Allocation, rooms: list[GroupRoom], missing: int) -> Blocker:

@@ -342,7 +342,7 @@ def find_astray_victims(scene: Scene, asks: Waiter, node: str) -> Iterator[Findi
     theirs = racks_of(scene, [*runs.values(), *(claim.node for claim in claims_of_others(scene, task))])
     rack = scene.nodes[node].rack
     stays = {key: where for key, where in scene.running.items() if key not in scene.leaving}
-    alike = [other for other in waits if other.amounts == task.amounts and other.key != task.key and not other.refused]
+    alike = [other for other in waits if other.amounts == task.amounts and other.key != task.key]
     if theirs:
         wrong = "" not in theirs and rack not in theirs
     else:
@@ -447,8 +447,7 @@ def _find_rack_faults(scene: Scene, claim: Claim, holder: Waiter, task: Task) ->
     elif not claim.firm:
         firm = [other.node for other in others if other.firm]
         theirs = racks_of(scene, [*runs.values(), *firm] or [other.node for other in others])
-        # Whether those count who came later, or whom the shim refuses somewhere, is not said.
-        alike = [o for o in waits if o.amounts == task.amounts and o.created <= task.created and not o.refused]
+        alike = [other for other in waits if other.amounts == task.amounts]
         if theirs and not theirs & {rack, ""}:
             yield "2 claim in another rack", f"in {rack}, and its group is in {sorted(theirs)}"
         elif not theirs and not _has_room(emptied(scene), alike, rack):
