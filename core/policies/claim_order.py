@@ -27,7 +27,7 @@ LEVELS: Final = 16
 """The number of levels of queues for which priorities count in the line, whether a leaf has so many or not."""
 
 _IN_LINE: Final = frozenset({None, WaitsFor.ROOM, WaitsFor.DOMAIN})
-"""What the groups wait for that stand in the line, or are about to be tried."""
+"""The lacks of groups that stand in the line; ``None``: they are about to be tried."""
 
 _Turn = tuple[int, Reservation]
 """A claim with its number among those that are given."""

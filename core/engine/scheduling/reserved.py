@@ -63,7 +63,8 @@ def serve(state: PartitionState, now_ns: int, chosen: Callable[[Reservation], bo
             _try_own_node(state, reservation, ready, ready, deferred, now_ns)
         else:
             cost += _try_gang(state, reservation, ready, deferred, now_ns) - 1
-    for number, reservation in enumerate(ready):
+    for number in range(len(ready)):
+        reservation = ready[number]  # Equals of those before it may have swapped.
         if state.search_cost - cost_before >= MOST_SEARCH_COST:
             state.reserved_ready.update(dict.fromkeys(r for r in ready[number:] if r.ask.reservation is r))
             break
@@ -127,8 +128,8 @@ def _try_own_node(
     deferred: set[Reservation],
     now_ns: int,
 ) -> None:
-    """Places the ask of *reservation* on its node, or one of its equals in *ready* that has waited longer; or adds it to
-    those *deferred*, because one of its *rivals*, which have yet to be tried elsewhere, comes before it."""
+    """Places the ask of *reservation* on its node, or one of its equals in *ready* that has waited longer. Or adds it
+    to those *deferred*, because one of its *rivals*, which have yet to be tried elsewhere, comes before it."""
     ask, node, first, former = reservation.ask, reservation.node, reservation, reservation.node
     # Room for several equals serves all of them, also while the shim is asked about the first ones.
     while ask.reservation is reservation and ask.place is not AskPlace.HELD and node.fits_holder(reservation):
@@ -146,7 +147,8 @@ def _try_own_node(
             break
     if first.ask.node is node is not former and former.node_id not in (ask.refused or ()):
         moved = ready[ready.index(reservation)] = save_room(state, ask, former, now_ns)
-        del state.reserved_ready[moved]  # It is tried elsewhere in this slice, before those behind it are placed.
+        if not former.fits_holder(moved):  # Otherwise it is tried there again.
+            del state.reserved_ready[moved]  # It is tried elsewhere in this slice, before those behind it are placed.
 
 
 def _longest_waiting(state: PartitionState, reservation: Reservation) -> Reservation:

@@ -55,7 +55,8 @@ def _choose(
     """Chooses domains for all members of the group of *ask* that wait, or for some of them, beside those *taken*.
     *savers*: how many others save room and need a place as well."""
     request, topology = ask.spec.topology, state.topology
-    assert request is not None and topology is not None, "the caller has checked"
+    assert request is not None, "the caller has checked"
+    assert topology is not None, "the caller has checked"
     rooms = rooms_for(topology, ask, depth, taken)
     holds = ask.group is None
     alone = holds and bool(taken or request.wish != Wish.REQUIRED)
