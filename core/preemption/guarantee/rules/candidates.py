@@ -390,6 +390,11 @@ class Solution(NamedTuple):
         """Returns the solution that takes *victims* on *node*, with its key."""
         return cls(solution_key(victims, node.node_id), node, tuple(victims))
 
+    @classmethod
+    def in_order(cls, node: Node, victims: Iterable[Candidate]) -> Solution:
+        """Returns the solution that takes *victims*, which stand in any order, on *node*."""
+        return cls.of(node, sorted(victims, key=full_order))
+
 
 def full_order(victim: Candidate) -> tuple[int, int, int, int, str]:
     """Returns the whole sort key of preemption.md B.5, with the class in front."""
