@@ -255,17 +255,17 @@ def _check_domains(case: _Case) -> Iterator[Violation]:
             says = not other.spec.placeholder or other.spec.topology == request
             if where is not None and other not in places and other.spec.task_group == name and says:
                 nodes.append(where)
-        standing: dict[tuple[str, ...] | None, int] = {}
+        counts: dict[tuple[str, ...] | None, int] = {}
         for node in nodes:
             path = next((domain.path for domain in node.domains if domain.level.name == request.level), None)
-            standing[path] = standing.get(path, 0) + 1
+            counts[path] = counts.get(path, 0) + 1
         size = request.slice_size or len(nodes)
-        slices = sum(-(-count // size) for count in standing.values())
-        if None in standing:
+        slices = sum(-(-count // size) for count in counts.values())
+        if None in counts:
             yield Violation(Law.NODE_USABLE, f"{name} needs a {request.level}, and a node stands in none")
         elif slices > -(-len(nodes) // size):
             yield Violation(
-                Law.NODE_USABLE, f"{name} would stand in {len(standing)} domains of the level {request.level}"
+                Law.NODE_USABLE, f"{name} would stand in {len(counts)} domains of the level {request.level}"
             )
 
 
@@ -432,13 +432,13 @@ def admission_of(
 
     def may_go(keys: Sequence[str]) -> bool:
         *before, last = [tasks[key] for key in keys]
-        kind = last.queue, last.application, last.shape, last.priority
-        if kind not in alone:
+        alike = last.queue, last.application, last.shape, last.priority
+        if alike not in alone:
             case = Case(view, ask, (last,))
             rules = (check_eligible, check_law_2, check_law_3, check_law_5, check_law_6, check_law_7)
-            alone[kind] = not any(True for rule in rules for _ in rule(case))
+            alone[alike] = not any(True for rule in rules for _ in rule(case))
         together = (*besides, *before, last)
-        if not alone[kind] or not whole_gangs.keep_minimum(together):
+        if not alone[alike] or not whole_gangs.keep_minimum(together):
             return False
         return len(together) == 1 or not any(check_law_2(Case(view, ask, together)))
 

@@ -52,11 +52,11 @@ class WholeGang(NamedTuple):
         # A plan takes either single members of a gang or the whole gang, or a task would count twice.
         surplus = candidates.surplus_rooms(self.application)
         everywhere = [member.shape for member in self.members]
-        kind = terms.kind_of_gang(self.leaf, [member.shape for member in here], everywhere, surplus)
-        if kind is None:
+        effects = terms.effects_of_gang(self.leaf, [member.shape for member in here], everywhere, surplus)
+        if effects is None:
             return None
         name = f"{here[0].key} and its gang"
-        return (self.order, self.oldest, self.application.preempted_count, name, here[0], kind)
+        return (self.order, self.oldest, self.application.preempted_count, name, here[0], effects)
 
 
 def find_gangs(candidates: Candidates, among: Iterable[Node] | None = None) -> Iterator[WholeGang]:
