@@ -78,7 +78,7 @@ def priority_at(queue: Queue, priority: int, top: Queue) -> int:
 
 def check_eligible(case: Case) -> Iterator[Violation]:
     """Yields victims that no plan may contain (preemption.md A.1 no. 3)."""
-    yield from eligible.check(case.victims)
+    yield from eligible.check_victims(case.victims)
     for victim in case.victims:
         if victim.queue is case.ask.queue:
             yield Violation(Law.ELIGIBLE, f"{victim.key} is in the ask's own queue")

@@ -32,7 +32,7 @@ def check(view: PartitionView, plan: MonitorPlan) -> tuple[Violation, ...]:
     """Returns every law that *plan*, not yet applied to *view*, would break. Changes nothing."""
     names = view.types.names
     victims = [due.allocation for place in plan.places for due in place.victims]
-    found = [*eligible.check(victims), *_check_notified(plan), *_over_guarantee(victims)]
+    found = [*eligible.check_victims(victims), *_check_notified(plan), *_over_guarantee(victims)]
     found += [*whole_gangs.check(victims), *whole_gangs.check_takers(place.ask for place in plan.places)]
     after = _After(view)
     for place in plan.places:
@@ -82,7 +82,7 @@ class MildestPlaces:
         tasks = {
             task.key: task
             for task in node.allocations.values()
-            if task not in whole and not after.is_gone(task) and not any(eligible.check([task]))
+            if task not in whole and not after.is_gone(task) and not any(eligible.check_victims([task]))
         }
         for bound in whole_gangs.list_minimum_members(list(tasks.values())):
             tasks.pop(bound.key, None)

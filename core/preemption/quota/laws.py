@@ -82,7 +82,7 @@ def _order_of(plan: QuotaPlan, task: Allocation) -> plain_walk.Order:
 
 
 def _check_eligible(view: PartitionView, plan: QuotaPlan) -> Iterator[Violation]:
-    yield from eligible.check(plan.victims, shields=False, replacing=False)
+    yield from eligible.check_victims(plan.victims, shields=False, replacing=False)
     whole = whole_gangs.leave_whole(plan.victims)
     for victim in plan.victims:
         faults = {

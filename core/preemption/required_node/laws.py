@@ -9,7 +9,6 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from kornel.core.domain.ask_places import AskPlace
 from kornel.core.laws import eligible, freed_devices, overkill, plain_walk, whole_gangs
-from kornel.core.laws.limits import check_limits
 from kornel.core.laws.verdict import Law, Violation
 from kornel.core.model.allocations import Allocation
 from kornel.core.policies.view import PartitionView
@@ -24,7 +23,7 @@ def check(view: PartitionView, plan: PreemptionPlan) -> tuple[Violation, ...]:
         *_check_eligible(plan),
         *_sufficient_and_minimal(view, plan),
         *_check_mildest(view, plan),
-        *check_limits((plan.ask,), view.types.names),
+        *eligible.check_limits((plan.ask,), view.types.names),
     )
 
 
@@ -35,7 +34,7 @@ def _check_node(view: PartitionView, plan: PreemptionPlan) -> Iterator[Violation
 
 
 def _check_eligible(plan: PreemptionPlan) -> Iterator[Violation]:
-    yield from eligible.check(plan.victims, shields=False)
+    yield from eligible.check_victims(plan.victims, shields=False)
     for victim in plan.victims:
         if victim.node is not plan.node:
             yield Violation(Law.REQUIRED_NODE, f"{victim.key} does not run on {plan.node.node_id}")

@@ -163,6 +163,14 @@ class Solver:
         taken = self.first_come(needs, pool)
         return self.begin_again(needs, pool) if taken is None else taken
 
+    def solve_mildest(self, needs: list[int], pool: Pool, levels: Iterable[int] = CLASSES) -> list[Candidate] | None:
+        """Returns the victims of the first class of *levels* up to which there are some; ``None``: there are none."""
+        for level in levels:
+            victims = self.solve(needs, pool[: level + 1]) if pool[level] else None
+            if victims is not None:
+                return victims
+        return None
+
     def first_come(self, needs: list[int], pool: Pool) -> list[Candidate] | None:
         """Returns the victims of the plain walk over *pool*; ``None``: it fails."""
         return walk_over(needs, self._room, chain.from_iterable(pool), all_served=self._all_owed)

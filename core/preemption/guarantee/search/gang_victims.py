@@ -139,11 +139,8 @@ class WholeGangSearch:
                 members[candidate[3]] = gang
         if not members:
             return None
-        for level in self._levels:
-            victims = self._solver.solve(needs, pool[: level + 1]) if pool[level] else None
-            if victims is not None:
-                return Solution.of(node, self._take_apart(victims, members))
-        return None
+        victims = self._solver.solve_mildest(needs, pool, self._levels)
+        return None if victims is None else Solution.of(node, self._take_apart(victims, members))
 
     @staticmethod
     def _take_apart(victims: Iterable[Candidate], gangs: Mapping[str, WholeGang]) -> list[Candidate]:
