@@ -216,8 +216,9 @@ def _needed_for_devices(case: _Case) -> set[str]:
     if that leaves as a whole. Victims on nodes with too many ways to share devices are given the benefit of the
     doubt."""
     needed: set[str] = set()
-    whole = whole_gangs.leave_whole(case.victims)
-    for node, members in _devices_by_node(case).items():
+    wanting = _devices_by_node(case)
+    whole = whole_gangs.leave_whole(case.victims) if wanting else {}
+    for node, members in wanting.items():
         # Whoever leaves other nodes leaves no device here, except as a member of a gang that is here too.
         here = {v for v in case.victims if v.node is node}
         gangs = [whole[v] for v in here if v in whole]
@@ -327,24 +328,24 @@ def _check_mildest(case: _Case) -> Iterator[Violation]:
     Not judged: victims on nodes that have room, what a predicate or devices asked for, victims in the order of their
     prices, which depend on the time, and those of a unit that leave for a queue or a guarantee or with their gangs.
     """
-    by_price = case.view.victim_order != BY_IMPORTANCE
+    by_price = case.view.victim_order != _BY_IMPORTANCE
     if not case.victims or by_price or any(place.extended for place in case.places) or _devices_by_node(case):
         return
     whole = whole_gangs.leave_minimum(case.victims)
     if case.gang is not None and (whole or list_queue_needs(case, case.victims)):
         return
-    order = victim_order(find_fence(case))
+    order = _victim_order(find_fence(case))
     for node in filter(case.lacks_room, case.on_node):
         here = [victim for victim in case.victims if victim.node is node or victim in whole]
-        parcels = order_of_parcels(here, order)
+        parcels = _order_of_parcels(here, whole, order)
         spared = case.places[0].spared
-        milder = list_milder(node, case.victims, max(parcels.values()), order, spared) if parcels else []
+        milder = _list_milder(node, case.victims, max(parcels.values()), order, spared) if parcels else []
         if milder:
             tasks = {task.key: task for task in (*milder, *here) if task not in whole}
             others = [victim for victim in case.victims if victim not in here]
             needs = [*_list_node_needs(case, node, tasks.values()), *list_queue_needs(case, tasks.values())]
             orders = {key: order(task) for key, task in tasks.items()}
-            yield from plain_walk.check(needs, orders, admission_of(case.view, case.ask, tasks, others), parcels)
+            yield from plain_walk.check(needs, orders, _admission_of(case.view, case.ask, tasks, others), parcels)
 
 
 def _list_node_needs(case: _Case, node: Node, victims: Collection[Allocation]) -> list[overkill.Need]:
@@ -362,13 +363,13 @@ def _list_node_needs(case: _Case, node: Node, victims: Collection[Allocation]) -
 _PLACED: Final = AskPlace.PLACED
 """Kept as a constant, because reading a member from its class costs as much as a call, and every task on a node is
 looked at."""
-BY_IMPORTANCE: Final = "default"
+_BY_IMPORTANCE: Final = "default"
 """The order of victims by priority and age, the only one that does not depend on the time."""
 
-VictimOrder = Callable[[Allocation], plain_walk.Order]
+_VictimOrder = Callable[[Allocation], plain_walk.Order]
 
 
-def victim_order(fence: Queue) -> VictimOrder:
+def _victim_order(fence: Queue) -> _VictimOrder:
     """Returns what gives the sort key of a victim (preemption.md B.5): its class, with gangs that leave as a whole
     behind single tasks, its priority as adjusted at *fence*, idle placeholders before others, the newest first."""
 
@@ -388,10 +389,11 @@ def victim_order(fence: Queue) -> VictimOrder:
     return order
 
 
-def order_of_parcels(victims: Sequence[Allocation], order: VictimOrder) -> dict[str, plain_walk.Order]:
-    """Returns the sort keys of *victims* as they leave, by name; a gang that leaves as a whole has the worst of its
+def _order_of_parcels(
+    victims: Sequence[Allocation], whole: Mapping[Allocation, Application], order: _VictimOrder
+) -> dict[str, plain_walk.Order]:
+    """Returns the sort keys of *victims* as they leave, by name; a gang that leaves as a *whole* has the worst of its
     members."""
-    whole = whole_gangs.leave_minimum(victims)
     found = {victim.key: order(victim) for victim in victims if victim not in whole}
     for application in dict.fromkeys(whole.values()):
         members = [order(victim) for victim in victims if whole.get(victim) is application]
@@ -400,11 +402,11 @@ def order_of_parcels(victims: Sequence[Allocation], order: VictimOrder) -> dict[
     return found
 
 
-def list_milder(
+def _list_milder(
     node: Node,
     victims: Sequence[Allocation],
     worst: plain_walk.Order,
-    order: VictimOrder,
+    order: _VictimOrder,
     spared: Spared = NOBODY_SPARED,
 ) -> list[Allocation]:
     """Returns the tasks on *node* that are milder than *worst*, without *victims* and those that are *spared*."""
@@ -422,7 +424,7 @@ def list_milder(
     ]
 
 
-def admission_of(
+def _admission_of(
     view: PartitionView, ask: Allocation, tasks: Mapping[str, Allocation], besides: Sequence[Allocation] = ()
 ) -> Callable[[Sequence[str]], bool]:
     """Returns what tells whether laws 2 to 7 let some of *tasks*, by key, go for *ask* together, each single one with
