@@ -93,14 +93,18 @@ def find_idle_room(scene: Scene) -> Iterator[Finding]:
 
 
 def find_kept_room(
-    scene: Scene, placed: Waiter, places: Mapping[str, str], moved: Collection[Claim] = ()
+    scene: Scene,
+    placed: Waiter,
+    places: Mapping[str, str],
+    moved: Collection[Claim] = (),
+    ended: Collection[Claim] = (),
 ) -> Iterator[Finding]:
     """Saved room counts as taken on its node for all but those who come before the holder or are owed (rule 3).
 
     These use it only where no room serves them that nobody has saved (placements). Holders on the same node, and equal
     asks of a holder's application, whatever else they say of themselves, have an order of their own. *scene* has the
-    claims that stand afterwards, too; *moved*: those whose holders hold others then, because equal ones have swapped.
-    Silent where it is not said which claims count for guarantees.
+    claims that stand afterwards, too; *moved*: those whose holders hold others then, because equal ones have swapped;
+    *ended*: those that ended before it or after it. Silent where it is not said which claims count for guarantees.
     """
     task, node = placed.tasks[0], places[placed.name]
     here = [claim for claim in scene.claims if claim.node == node and claim.key in scene.waiting]
@@ -120,7 +124,8 @@ def find_kept_room(
         yield Finding("3 kept room taken", scene.now, task.key, here[0].key if here else "", says)
     saved = {claim.key for claim in scene.claims if not claim.firm}
     lent = any(a > open_on(scene, node, t, placed, saved=saved) + _sum(unowned, t) for t, a in task.amounts.items())
-    elsewhere = find_places(scene, placed, saved=saved)
+    held = replace(scene, claims=(*scene.claims, *ended))
+    elsewhere = find_places(held, placed, saved={claim.key for claim in held.claims if not claim.firm})
     if lent and not taken and elsewhere and not task.required_node and not claims_of_others(scene, task):
         yield Finding("3 needless loan", scene.now, task.key, here[0].key, f"takes {node}, and {elsewhere} was open")
 

@@ -356,6 +356,7 @@ class Course:
         tasks = tuple(before.waiting[key] for key in places)
         after = read_claims(self.engine, PARTITION)
         kept = tuple(claim for claim in before.claims if claim in after or claim.key in places)
+        ended = [claim for claim in before.claims if claim not in kept]
         keys = {claim.key for claim in after}
         moved = [claim for claim in before.claims if claim not in after and claim.key in keys & before.waiting.keys()]
         for group in [tasks] if tasks[0].group else [(task,) for task in tasks]:
@@ -371,7 +372,7 @@ class Course:
             # If the shim was asked, others may have taken the room for the rest of the group meanwhile.
             at_once = not any(task.key in self.asked for task in group)
             self._find(checks.find_wrong_rack(before, placed, theirs, at_once=at_once))
-            self._find(checks.find_kept_room(replace(before, claims=kept), placed, theirs, moved))
+            self._find(checks.find_kept_room(replace(before, claims=kept), placed, theirs, moved, ended))
             self._find(checks.find_split_gang(before, placed))
             passed = [finding for check in PASSED_OVER for finding in check(before, placed, theirs)]
             self.doubtful += (finding for finding in passed if not self._is_asked(finding.ask, tasks[0]))
