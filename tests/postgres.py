@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import pwd
 import shutil
@@ -86,8 +87,12 @@ class Postgres:
 
 
 @contextmanager
-def server() -> Iterator[Postgres]:
-    """A server that runs. It refuses to be root, so as root it is somebody else in a directory that he can reach."""
+def server(template: Path | None = None) -> Iterator[Postgres]:
+    """A server that runs. It refuses to be root, so as root it is somebody else in a directory that he can reach.
+
+    *template* is a folder for the files of a new server, which those who name it make once: it takes twenty times as
+    long as copying them.
+    """
     found = programs()
     assert found is not None
     home = Path(tempfile.mkdtemp(prefix="kornel-pg-"))
@@ -100,11 +105,29 @@ def server() -> Iterator[Postgres]:
         as_user = {"user": who.pw_uid, "group": who.pw_gid, "extra_groups": []}
     postgres = Postgres(home, found, reserve_port(), as_user)
     try:
-        make = [found / "initdb", "-D", home / "data", "-A", "trust", "-U", _USER]
-        make += ["-E", "UTF8", "--locale=C", "--no-sync"]
-        subprocess.run(make, check=True, capture_output=True, cwd=home, timeout=PATIENCE_S, **as_user)
+        if template is None:
+            _make_data(home, found, as_user)
+        else:
+            with template.with_suffix(".lock").open("w") as lock:
+                fcntl.flock(lock, fcntl.LOCK_EX)
+                if not template.exists():
+                    _make_data(home, found, as_user)
+                    _copy(home / "data", template)
+            if not (home / "data").exists():
+                _copy(template, home / "data")
         postgres.start()
         yield postgres
     finally:
         postgres.stop()
         shutil.rmtree(home)
+
+
+def _make_data(home: Path, found: Path, as_user: dict[str, Any]) -> None:
+    make = [found / "initdb", "-D", home / "data", "-A", "trust", "-U", _USER]
+    make += ["-E", "UTF8", "--locale=C", "--no-sync"]
+    subprocess.run(make, check=True, capture_output=True, cwd=home, timeout=PATIENCE_S, **as_user)
+
+
+def _copy(folder: Path, to: Path) -> None:
+    """Copies *folder* with its owners."""
+    subprocess.run(["cp", "-a", folder, to], check=True, timeout=PATIENCE_S)
