@@ -4,8 +4,8 @@ From the lowest to the highest; each module imports only those above it in this 
 
     virtual_time    the clock, and what is to be done later
     simulated_core  an engine, called as the service calls it, whose messages are those of si.v1
-    playing         the model of a cluster and the core, one event after the other
     figures         what became of the tasks
+    playing         the model of a cluster and the core, one event after the other
     workloads       scenarios, traces and generated weeks as one kind of input
     comparing       configurations on the same workloads
     report          tables, and a summary in words

@@ -12,9 +12,10 @@ from typing import Final
 from kornel.core.engine.engine import Engine
 from kornel.core.service.machine.clock import SECOND_NS, ManualClock
 from kornel.shim_mock.model.cluster import ClusterModel
+from kornel.shim_mock.model.lifecycle import TaskState
 from kornel.shim_mock.model.notices import NoticeAnswers
-from kornel.shim_mock.model.tasks import TaskObserver
 from kornel.shim_mock.scenario import Scenario
+from kornel.simulate.figures import Figures
 from kornel.simulate.simulated_core import SimulatedCore
 from kornel.simulate.virtual_time import VirtualAgenda
 
@@ -25,26 +26,29 @@ REST_S: Final = 3600.0
 
 
 class Simulation:
-    """One run of *scenario*. *engine*: a new one by default. *observer* sees what becomes of each task. *keeps_ended*:
-    the model keeps tasks that have ended."""
+    """One run of *scenario*. *engine*: a new one by default. *keeps_ended*: the model keeps tasks that have ended."""
 
     def __init__(
         self,
         scenario: Scenario,
         *,
         engine: Engine | None = None,
-        observer: TaskObserver | None = None,
         keeps_ended: bool = False,
-        clock: ManualClock | None = None,
     ) -> None:
         self._scenario: Final = scenario
-        self._clock: Final = clock or ManualClock()
+        self._clock: Final = ManualClock()
         self._began_ns: Final = self._clock.now_ns()
         self.agenda: Final = VirtualAgenda(self._clock, scenario.speed)
-        self.model: Final = ClusterModel(scenario, self.agenda, observer=observer, keeps_ended=keeps_ended)
+        self.figures: Final = Figures(self.agenda)
+        self.model: Final = ClusterModel(scenario, self.agenda, observer=self.figures, keeps_ended=keeps_ended)
         notices = NoticeAnswers(self.model, self.agenda)
         self.core: Final = SimulatedCore(
-            self._clock, RM_ID, self.model.handle_update, notices.answer_notice, engine=engine
+            self._clock,
+            RM_ID,
+            self.model.handle_update,
+            notices.answer_notice,
+            self.figures.note_effects,
+            engine,
         )
         self.stopped = False
         """Set to end the run before its next event."""
@@ -54,6 +58,15 @@ class Simulation:
 
         Raises :class:`SimulationFailed`.
         """
+        try:
+            self._play(until_s)
+        finally:
+            for task in self.model.tasks.values():
+                if task.state is TaskState.WAITING:
+                    self.figures.note_waiting(task)
+            self.figures.count_running()
+
+    def _play(self, until_s: float | None) -> None:
         duration_s = self._scenario.duration_s
         if until_s is None and duration_s is not None:
             until_s = duration_s / self._scenario.speed
@@ -61,7 +74,7 @@ class Simulation:
         noticed = any(application.on_notice is not None for application in self._scenario.applications)
         self.core.register(self._scenario.config, VERSION, notices=noticed)
         self.model.begin()
-        self._act()
+        self._send_due()
         while not self.stopped and (at_ns := self._next_ns()) is not None:
             if until_ns is not None and at_ns > until_ns:
                 self._move_to(until_ns)
@@ -71,12 +84,12 @@ class Simulation:
             due_ns = self.core.next_call_ns()
             self._move_to(at_ns)
             if due_ns is not None and due_ns <= at_ns:
-                self.core.decide()
+                self.core.run_slices()
             if (quiet_ns := self._quiet_ns()) is not None and quiet_ns <= at_ns:
                 self.model.play_late()
-            self._act()
+            self._send_due()
 
-    def _act(self) -> None:
+    def _send_due(self) -> None:
         """Do what is due, and send what follows, until nobody has anything to say."""
         core, model = self.core, self.model
         while True:

@@ -59,7 +59,7 @@ class SimulationFailed(Exception):
 
 class SimulatedCore:
     """A core for one manager, *rm_id*, in the time of *clock*. Each method hands what the core says to *hear* before it
-    returns, and the notices of preemption to *answer*.
+    returns, and the notices of preemption to *answer*. *observe* sees all effects before.
 
     Raises :class:`SimulationFailed` for a configuration that cannot be used, for a bug of the engine, and for a broken
     law; the latter two name the number of the call of the engine, the registration being the first.
@@ -71,21 +71,21 @@ class SimulatedCore:
         rm_id: str,
         hear: Callable[[Update], None],
         answer: Callable[[HeardNotice], NoticeReply | None],
+        observe: Callable[[Sequence[Effect]], None] = lambda effects: None,
         engine: Engine | None = None,
     ) -> None:
         self.engine: Final = engine or Engine()
         self.rm_id: Final = rm_id
         self.calls = 0
         """The number of calls of the engine so far."""
-        self.decided: list[Effect] = []
-        """The effects of the last call from outside; for observers."""
         self._clock = clock
         self._hear = hear
         self._answer = answer
+        self._observe = observe
         self._decoder = Decoder()
         self._encoder = Encoder()
         self._metrics = ServiceMetrics()
-        self._told: list[Effect] = []
+        self._effects: list[Effect] = []
         self._broken = 0
         self._driver = EngineDriver(
             self.engine,
@@ -94,7 +94,7 @@ class SimulatedCore:
             timer=NoTimer(),
             logger=build_logger(LogFormat.CONSOLE, LogLevel.ERROR),
             restorer=NoRestorer(),
-            on_effects=self._told.extend,
+            on_effects=self._effects.extend,
             on_damage=self._note_damage,
             budget=SLICE_BUDGET,
         )
@@ -105,17 +105,17 @@ class SimulatedCore:
             rmID=self.rm_id, version=version, policyGroup="queues", config=config
         )
         self._apply(self._decoder.decode_registration(request))
-        self._told.clear()  # Shims are not notified of what a registration drops.
+        self._effects.clear()  # Shims are not notified of what a registration drops.
         self._driver.start_afresh()
-        self.decide()
+        self.run_slices()
         if notices:
             self._apply(AttachCallbacks(self.rm_id, preemption_notices=True))
-            self.decide()
+            self.run_slices()
 
     def update_configuration(self, config: str) -> None:
         """Replace the queue configuration."""
         self._apply(UpdateConfiguration(self.rm_id, config, "queues", ()))
-        self.decide()
+        self.run_slices()
 
     def send_nodes(self, nodes: Sequence[si.NodeInfo]) -> None:
         """Report *nodes* in one message."""
@@ -142,11 +142,11 @@ class SimulatedCore:
         """Returns when :meth:`decide` has to be called next; ``None``: not because of time alone."""
         return self._driver.next_call_ns()
 
-    def decide(self) -> None:
+    def run_slices(self) -> None:
         """Run slices until there is nothing more to decide now."""
         while self._run_slice():
             pass
-        self._tell()
+        self._pass_effects()
 
     def _send(self, commands: Iterable[Command]) -> None:
         """Apply *commands*, the pieces of one message. Between them slices are run as in a service, which takes so many
@@ -164,12 +164,12 @@ class SimulatedCore:
             # A piece that came while the task of the engine was awake has it look once more before it sleeps.
             while self._run_slice():
                 pass
-        self._tell()
+        self._pass_effects()
 
     def _apply(self, command: Command) -> None:
         self.calls += 1
         try:
-            self._told += self._driver.apply(command)
+            self._effects += self._driver.apply(command)
         except (CommandRefused, ConfigError) as error:
             raise SimulationFailed(f"call {self.calls} was refused: {error}") from error
         except EngineFault as error:
@@ -194,13 +194,13 @@ class SimulatedCore:
         if damaged:
             raise SimulationFailed(f"bug of the engine in call {self.calls}")
 
-    def _tell(self) -> None:
-        """Hand over what the core has said, stream by stream, each in its order."""
-        effects = self._told[:]
-        self._told.clear()
-        self.decided = effects
+    def _pass_effects(self) -> None:
+        """Hand over the effects so far, stream by stream, each in its order."""
+        effects = self._effects[:]
+        self._effects.clear()
         if not effects:
             return
+        self._observe(effects)
         encoder = self._encoder
         heard: list[Update] = []
         for kinds, encode, message, read in (
@@ -234,4 +234,4 @@ class SimulatedCore:
             saved = tuple(sorted(reply.checkpoints.items()))
             answer = PreemptionNoticeAnswer(notice.notice, reply.accepted, tuple(reply.instead), saved)
             self._apply(AnswerCallbacks(self.rm_id, notices=(answer,)))
-            self.decide()
+            self.run_slices()

@@ -1,4 +1,4 @@
-"""Time that passes when it is told to, and what is to be done at some later time."""
+"""Virtual time, and the calls that are to be made at some later time."""
 
 from __future__ import annotations
 
@@ -43,12 +43,12 @@ class VirtualAgenda:
 
     def call_later(self, delay_s: float, callback: Callable[[], None]) -> None:
         """Call *callback* in *delay_s* simulated seconds."""
-        self._plan(self._clock.now_ns() + round(max(0.0, delay_s) * SECOND_NS / self._speed), callback)
+        self._add_call(self._clock.now_ns() + round(max(0.0, delay_s) * SECOND_NS / self._speed), callback)
 
     def call_at(self, at_s: float, callback: Callable[[], None]) -> None:
         """Call *callback* at the simulated time *at_s*, or next if that is past."""
         at_ns = self._began_ns + round(at_s * SECOND_NS / self._speed)
-        self._plan(max(self._clock.now_ns(), at_ns), callback)
+        self._add_call(max(self._clock.now_ns(), at_ns), callback)
 
     def next_ns(self) -> int | None:
         """Returns when the next call is due; ``None``: there is none."""
@@ -60,5 +60,5 @@ class VirtualAgenda:
         while self._calls and self._calls[0][0] <= now_ns:
             heappop(self._calls)[2]()
 
-    def _plan(self, at_ns: int, callback: Callable[[], None]) -> None:
+    def _add_call(self, at_ns: int, callback: Callable[[], None]) -> None:
         heappush(self._calls, (at_ns, next(self._numbers), callback))

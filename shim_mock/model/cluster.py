@@ -45,7 +45,7 @@ SECOND_NS: Final = 1_000_000_000
 
 
 class Messages(NamedTuple):
-    """What is to be sent, in this order: configurations, then one message for each stream. Empty lists are not sent.
+    """Entries to be sent, in this order: configurations, then one message for each stream. Empty lists are not sent.
     Asks come before withdrawals, and these before releases."""
 
     changes: list[Change]

@@ -1,4 +1,4 @@
-"""What the applications of a model do about notices of preemption."""
+"""Answers notices of preemption for the applications of a model."""
 
 from __future__ import annotations
 

@@ -41,18 +41,18 @@ class TestClockService:
             if target_ns > LATEST_NS:
                 raise InvalidRequest(f"by_ns is {request.by_ns}: no timestamp can carry a time after the year 2262")
             await self._managers.wait_until_idle()
-            told = self._count_told()
+            before = self._count_responses()
             while (due_ns := self._clock.next_call_ns()) is not None and due_ns <= target_ns:
                 self._move_to(due_ns)
                 await self._managers.wait_until_idle()
-                if request.until_told and self._count_told() != told:
+                if request.until_told and self._count_responses() != before:
                     return pb.AdvanceClockResponse(now_ns=self._clock.now_ns())
             self._move_to(target_ns)
             await self._managers.wait_until_idle()
             return pb.AdvanceClockResponse(now_ns=self._clock.now_ns())
 
-    def _count_told(self) -> list[tuple[int, ...]]:
-        """Returns how much shims were told so far."""
+    def _count_responses(self) -> list[tuple[int, ...]]:
+        """Returns how many responses, and changes of what callback streams have to say, there were so far."""
         places = self._managers.places
         return [(*place.switchboard.count_entered(), place.callbacks.delivered) for place in places]
 

@@ -1,7 +1,7 @@
 """A scenario over gRPC with the test clock: what a simulation is compared with.
 
-The loop is written anew from the words of docs/simulate.md, and with everything that a simulation leaves out: a served
-core, real streams, a clock that is moved by calls.
+The loop is written anew from what ``kornel.simulate.playing`` says about the order of events, and with everything that
+a simulation leaves out: a served core, real streams, a clock that is moved by calls.
 """
 
 from __future__ import annotations
