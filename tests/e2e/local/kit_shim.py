@@ -1,4 +1,7 @@
-"""``python -m tests.e2e.local.kit_shim --core ADDRESS``: a server with jobs, in a directory of its own, for the kit."""
+"""``python -m tests.e2e.local.kit_shim --core ADDRESS --folder FOLDER``: a server with jobs for the kit.
+
+Each server has a directory of its own in FOLDER. The kit kills some of them, so whoever made FOLDER removes it.
+"""
 
 from __future__ import annotations
 
@@ -21,15 +24,15 @@ def main() -> None:
     """Submit jobs before the server starts, and run it."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--core", required=True)
-    core = parser.parse_args().core
-    with tempfile.TemporaryDirectory(prefix="kornel-local-") as name:
-        folder = Path(name)
-        store = JobStore(folder / "jobs.db")
-        spec = JobSpec(("sleep", "20"), "/", {"PATH": os.environ["PATH"]}, "kit", queue="batch", vcore=1000)
-        for _ in range(JOBS):
-            store.add_job(spec, 1.0, TaskState.QUEUED, (-1,))
-        store.close()
-        raise SystemExit(run_program(Settings(folder, "this", Capacity(4000, 2**30, 0), core=core)))
+    parser.add_argument("--folder", required=True)
+    options = parser.parse_args()
+    folder = Path(tempfile.mkdtemp(dir=options.folder))
+    store = JobStore(folder / "jobs.db")
+    spec = JobSpec(("sleep", "20"), "/", {"PATH": os.environ["PATH"]}, "kit", queue="batch", vcore=1000)
+    for _ in range(JOBS):
+        store.add_job(spec, 1.0, TaskState.QUEUED, (-1,))
+    store.close()
+    raise SystemExit(run_program(Settings(folder, "this", Capacity(4000, 2**30, 0), core=options.core)))
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -21,8 +22,10 @@ async def test_the_server_conforms(monkeypatch: pytest.MonkeyPatch) -> None:
     """It does all that a shim without gangs can do."""
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
     monkeypatch.chdir(ROOT)
-    command = [python(), "-m", "tests.e2e.local.kit_shim", "--core", "{address}"]
-    results = await judge_shim(command, select_checks(), PATIENCE)
+    # The path of a socket has room for a short folder only.
+    with tempfile.TemporaryDirectory(prefix="kornel-local-") as folder:
+        command = [python(), "-m", "tests.e2e.local.kit_shim", "--core", "{address}", "--folder", folder]
+        results = await judge_shim(command, select_checks(), PATIENCE)
     failed = {result.case.id: result.reason for result in results if result.verdict is Verdict.FAIL}
     assert not failed
     unseen = [result.case.id for result in results if result.verdict is Verdict.UNSEEN]
