@@ -57,12 +57,16 @@ class SimulationFailed(Exception):
     """The simulation cannot go on; the text says why."""
 
 
+class ConfigurationRefused(SimulationFailed):
+    """A queue configuration cannot be used."""
+
+
 class SimulatedCore:
     """A core for one manager, *rm_id*, in the time of *clock*. Each method hands what the core says to *hear* before it
     returns, and the notices of preemption to *answer*. *observe* sees all effects before.
 
-    Raises :class:`SimulationFailed` for a configuration that cannot be used, for a bug of the engine, and for a broken
-    law; the latter two name the number of the call of the engine, the registration being the first.
+    Raises :class:`ConfigurationRefused`, and :class:`SimulationFailed` for a bug of the engine or a broken law, with
+    the number of the call of the engine, the registration being the first.
     """
 
     def __init__(
@@ -170,7 +174,9 @@ class SimulatedCore:
         self.calls += 1
         try:
             self._effects += self._driver.apply(command)
-        except (CommandRefused, ConfigError) as error:
+        except ConfigError as error:
+            raise ConfigurationRefused(f"the queue configuration is refused: {error}") from error
+        except CommandRefused as error:
             raise SimulationFailed(f"call {self.calls} was refused: {error}") from error
         except EngineFault as error:
             raise SimulationFailed(f"bug of the engine in call {self.calls}: {error.__cause__!r}") from error

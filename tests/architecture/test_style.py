@@ -131,7 +131,7 @@ BOUNDS = {
     "core/telling": Bounds(0, 0, 0, 6, 0, 9_598),
     "core/tracing": Bounds(0, 0, 0, 13, 0, 300),
     "core/web": Bounds(0, 0, 0, 0, 0, 150),
-    "cli": Bounds(0, 0, 0, 4, 0, 6_382),
+    "cli": Bounds(0, 0, 0, 4, 0, 6_385),
     "shared": Bounds(0, 0, 0, 0, 0, 310),
     "shim_client": Bounds(0, 0, 0, 12, 0),
     "shim_mock": Bounds(0, 0, 0, 10, 0),

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from importlib.resources import files
 from pathlib import Path
+from typing import Any
+from unittest import mock
 
 import pytest
 
 from kornel.shim_mock.scenario import Scenario, load_scenario
+from kornel.si.v1 import si_pb2 as si
 from kornel.simulate.playing import Simulation
+from kornel.simulate.simulated_core import SimulatedCore
+from kornel.simulate.virtual_time import VirtualAgenda
 from tests.e2e.simulate.over_the_wire import Line, leave_out_greetings, play_over_wire, recorded_engine
 from tests.random_scenarios import make_scenario
 
@@ -50,3 +56,30 @@ async def test_built_in_scenarios(name: str) -> None:
 async def test_random_scenarios(seed: int) -> None:
     """So does each random one."""
     await compare(make_scenario(seed), 100.0)
+
+
+async def test_faults_of_the_adapter_are_found() -> None:
+    """Messages in another order, one that is a nanosecond early, and one confirmation that is lost."""
+    scenario = make_scenario(1)
+    wire, _ = await play_over_wire(scenario, 100.0)
+    assert simulate(scenario, 100.0)[0] == wire
+    send = SimulatedCore.send_allocations
+    add_call = VirtualAgenda._add_call
+
+    def lose_confirmation(core: SimulatedCore, entries: Sequence[Any]) -> None:
+        preempted = si.PREEMPTED_BY_SCHEDULER
+        send(core, [entry for entry in entries if getattr(entry, "terminationType", 0) != preempted])
+
+    def come_early(agenda: VirtualAgenda, at_ns: int, callback: Callable[[], None]) -> None:
+        add_call(agenda, max(agenda.wall_ns, at_ns - 1), callback)
+
+    def reverse_order(core: SimulatedCore, entries: Sequence[Any]) -> None:
+        send(core, list(reversed(entries)))
+
+    for place, name, fault in (
+        (SimulatedCore, "send_allocations", lose_confirmation),
+        (SimulatedCore, "send_allocations", reverse_order),
+        (VirtualAgenda, "_add_call", come_early),
+    ):
+        with mock.patch.object(place, name, fault):
+            assert simulate(scenario, 100.0)[0] != wire, fault.__name__
