@@ -137,7 +137,7 @@ BOUNDS = {
     "shim_mock": Bounds(0, 0, 0, 10, 0),
     "shim_local": Bounds(0, 0, 0, 3, 0),
     "conformance": Bounds(0, 0, 4, 7, 0),
-    "simulate": Bounds(0, 0, 0, 6, 0),
+    "simulate": Bounds(0, 0, 0, 8, 0),
 }
 ELSEWHERE = Bounds(30, 60, 30, 80, 60)
 """For folders of core that have no bounds of their own yet."""
