@@ -6,6 +6,7 @@ import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from threading import current_thread, main_thread
 from typing import Annotated, Final
 
 import typer
@@ -77,7 +78,10 @@ def _read_configurations(files: list[Path]) -> list[tuple[str, str]]:
 
 @contextmanager
 def _stop_at_interrupt(comparer: Comparer) -> Iterator[None]:
-    """Has Ctrl-C stop *comparer* while the context lasts, instead of ending the program."""
+    """Has Ctrl-C stop *comparer* while the context lasts, instead of ending the program. Only the main thread can."""
+    if current_thread() is not main_thread():
+        yield
+        return
     before = signal.signal(signal.SIGINT, lambda *_: comparer.stop())
     try:
         yield

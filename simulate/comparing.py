@@ -194,7 +194,10 @@ def _make_row(name: str, seed: int, queue: str, figures: QueueFigures, capacity:
         figures.running,
         figures.preempted,
         figures.lost_with_nodes,
-        *(percentile(waits, percent) for percent in (50, 95, 99, 100)),
+        percentile(waits, 50),
+        percentile(waits, 95),
+        percentile(waits, 99),
+        percentile(waits, 100),
         figures.longest_waiting_s,
         percentile(slowdowns, 50),
         percentile(slowdowns, 95),
@@ -212,5 +215,5 @@ def _compare_figure(pairs: Sequence[tuple[QueueRow, QueueRow]], figure: str, que
     if number > 1:
         t = _T[number - 2] if number - 2 < len(_T) else 1.96
         margin = t * statistics.stdev(differences) / math.sqrt(number)
-    means = (statistics.fmean(values) for values in (first, second, differences))
-    return Difference(queue, figure, other, *means, margin, number)
+    before, after, difference = map(statistics.fmean, (first, second, differences))
+    return Difference(queue, figure, other, before, after, difference, margin, number)

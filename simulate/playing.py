@@ -75,11 +75,14 @@ class Simulation:
         self.core.register(self._scenario.config, VERSION, notices=noticed)
         self.model.begin()
         self._send_due()
-        while not self.stopped and (at_ns := self._next_ns()) is not None:
-            if until_ns is not None and at_ns > until_ns:
+        while not self.stopped:
+            at_ns = self._next_ns()
+            if until_ns is not None and (at_ns is None or at_ns > until_ns):
                 self._move_to(until_ns)
                 return
-            if at_ns > self._rest_ns():
+            if at_ns is None:
+                return
+            if until_ns is None and at_ns > self._rest_ns():
                 return
             due_ns = self.core.next_call_ns()
             self._move_to(at_ns)

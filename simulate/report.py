@@ -10,6 +10,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Final
 
+from kornel.shared.visible import write_visibly
 from kornel.simulate.comparing import Comparison, Difference, QueueRow
 
 QUEUES, REPORT, SUMMARY = "queues.csv", "report.json", "summary.txt"
@@ -74,17 +75,17 @@ def _describe_configuration(comparison: Comparison, name: str) -> Iterator[str]:
         for kind, number in run.victims.items():
             victims[kind] = victims.get(kind, 0) + number
     taken = ", ".join(f"{kind} {number}" for kind, number in sorted(victims.items())) or "none"
-    yield f"{name}: {len(runs)} runs; victims by kind of preemption: {taken}"
+    yield f"{write_visibly(name)}: {len(runs)} runs; victims by kind of preemption: {taken}"
     anomalies = sum(run.anomalies for run in runs)
     if anomalies:
         yield f"  {anomalies} tasks or messages were refused or made no sense"
     titles = ("queue", "started", "waiting", "p50 s", "p95 s", "p99 s", "slowdown p95", "cores used", "preempted",
               "lost core h")  # fmt: skip
-    table = [titles]
+    table: list[tuple[str, ...]] = [titles]
     for queue in dict.fromkeys(row.queue for row in comparison.queues):
         rows = [row for row in comparison.queues if row.queue == queue and row.configuration == name]
         if rows:
-            table.append((queue, *_average_rows(rows)))
+            table.append((write_visibly(queue), *_average_rows(rows)))
     widths = [max(map(len, column)) for column in zip(*table, strict=True)]
     for cells in table:
         first, *others = (cell.ljust(width) if at == 0 else cell.rjust(width) for at, (cell, width) in
@@ -94,7 +95,7 @@ def _describe_configuration(comparison: Comparison, name: str) -> Iterator[str]:
 
 def _average_rows(rows: list[QueueRow]) -> tuple[str, ...]:
     def average(figure: str) -> float:
-        return sum(getattr(row, figure) for row in rows) / len(rows)
+        return sum(float(getattr(row, figure)) for row in rows) / len(rows)
 
     return (
         f"{average('started'):.0f}",
@@ -114,6 +115,7 @@ def _describe_difference(found: Difference) -> str:
     assert found.margin is not None
     low, high = found.difference - found.margin, found.difference + found.margin
     return (
-        f"{found.queue}, {found.configuration}: {what} is {found.other:.1f}{unit} and not {found.first:.1f}{unit},"
+        f"{write_visibly(found.queue)}, {write_visibly(found.configuration)}: {what} is {found.other:.1f}{unit}"
+        f" and not {found.first:.1f}{unit},"
         f" a difference of {found.difference:+.1f} (95 % confidence: {low:+.1f} to {high:+.1f}, {found.seeds} seeds)."
     )

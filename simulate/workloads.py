@@ -51,6 +51,8 @@ def open_workload(name: str, generation: Generation) -> Workload:
     """
     if name == GENERATED:
         return lambda config, seed: generate_scenario(config, seed, generation)
+    if "\0" in name:
+        raise WorkloadError(f"{name}: no file has such a name")
     path = Path(name)
     if path.is_dir():
         trace = load_trace(path)

@@ -77,7 +77,9 @@ class ClusterModel:
         self.arriving = 0
         self.unplayed = 0
         """The number of steps of the scenario whose time has not come."""
-        self.late = any(entry.after_quiet for entry in (*scenario.changes, *scenario.applications))
+        self.late = any(
+            [*(each.after_quiet for each in scenario.changes), *(each.after_quiet for each in scenario.applications)]
+        )
         """Tells whether something of the scenario waits until the core is quiet, see :meth:`play_late`."""
         self.last_activity_s = 0.0
         self.devices = DeviceBooks()
