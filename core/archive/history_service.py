@@ -31,7 +31,7 @@ from kornel.core.config.text.problems import Problem, Severity
 from kornel.core.domain.reasons import Outcome
 from kornel.core.domain.secrets import text_without_secrets
 from kornel.core.preemption.registry import SOURCES
-from kornel.core.service.calls.rpc import Encoded, Handler, unary
+from kornel.core.service.calls.rpc import Encoded, Service
 from kornel.core.service.configuration.configuration_history import Origin, Version
 from kornel.core.service.configuration.configuration_wire import version_message
 from kornel.core.service.machine.loop_time import WaitingLine
@@ -64,34 +64,24 @@ BuildAll: TypeAlias = Callable[[HistoryReader, Sequence[Any]], Iterator[MessageT
 """A function that makes messages from rows, if necessary by further queries."""
 
 
-class HistoryService:
+class HistoryService(Service):
     """Serves the stored history."""
 
+    described = pb.DESCRIPTOR.services_by_name["HistoryService"]
+
     def __init__(self, archive: Archive, reader: HistoryReader, *, logger: FilteringBoundLogger) -> None:
+        super().__init__(logger)
         self._archive = archive
         self._reader = reader
-        self._logger = logger
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="history-query")
         self._line = WaitingLine(MOST_WAITING, "too many queries of the history wait already")
-
-    def handlers(self) -> dict[str, Handler]:
-        """Returns the calls by method name."""
-        return {
-            "ListPastApplications": unary(pb.ListPastApplicationsRequest, self._applications, self._logger),
-            "ListPreemptions": unary(pb.ListPreemptionsRequest, self._preemptions, self._logger),
-            "SumPreemptions": unary(pb.SumPreemptionsRequest, self._sum_preemptions, self._logger),
-            "ListEvents": unary(pb.ListEventsRequest, self._events, self._logger),
-            "ListConfigurations": unary(pb.ListConfigurationsRequest, self._list_configurations, self._logger),
-            "ListUsage": unary(pb.ListUsageRequest, self._list_usage, self._logger),
-            "GetHistoryStatus": unary(pb.GetHistoryStatusRequest, self._status, self._logger),
-        }
 
     def close(self) -> None:
         """Accepts no more queries."""
         self._thread.shutdown(wait=False, cancel_futures=True)
         self._reader.close()
 
-    async def _applications(self, request: pb.ListPastApplicationsRequest) -> Encoded:
+    async def _list_past_applications(self, request: pb.ListPastApplicationsRequest) -> Encoded:
         table = "applications"
         conditions = [
             *match_partition(table, request.partition),
@@ -104,7 +94,7 @@ class HistoryService:
             table, request.page, conditions, _build_each(_application_record), page, page.applications
         )
 
-    async def _preemptions(self, request: pb.ListPreemptionsRequest) -> Encoded:
+    async def _list_preemptions(self, request: pb.ListPreemptionsRequest) -> Encoded:
         conditions = _match_preemptions(request)
 
         def build_all(reader: HistoryReader, rows: Sequence[Any]) -> Iterator[pb.PreemptionRecord]:
@@ -139,7 +129,7 @@ class HistoryService:
             complete=complete,
         )
 
-    async def _events(self, request: pb.ListEventsRequest) -> Encoded:
+    async def _list_events(self, request: pb.ListEventsRequest) -> Encoded:
         conditions = match_column(
             "events", type=request.type, object_id=request.object_id, reference_id=request.reference_id
         )
@@ -175,7 +165,7 @@ class HistoryService:
             ]
         )
 
-    async def _status(self, _request: pb.GetHistoryStatusRequest) -> pb.GetHistoryStatusResponse:
+    async def _get_history_status(self, _request: pb.GetHistoryStatusRequest) -> pb.GetHistoryStatusResponse:
         status = self._archive.status()
         return pb.GetHistoryStatusResponse(
             enabled=True,
