@@ -9,7 +9,6 @@ from typing import Annotated
 import typer
 
 from kornel.cli.asking import PartitionCore, asks_core
-from kornel.cli.client import explain as client
 from kornel.cli.client.failures import CoreUnreachable
 from kornel.cli.commands.past_work import render_past
 from kornel.cli.options import refuse_input
@@ -18,6 +17,7 @@ from kornel.cli.terminal import show_text
 from kornel.cli.text.explain import render_explanation, render_forecast
 from kornel.shared.quantities import parse_quantity
 from kornel.v1 import explain_pb2 as pb
+from kornel.v1.explain_pb2_grpc import ExplainServiceStub
 
 what_if_app = typer.Typer(help="Ask what would happen if something changed. Changes nothing.", no_args_is_help=True)
 
@@ -88,13 +88,14 @@ def explain(
 
 def _explain_name(core: PartitionCore, name: str, node: str) -> pb.ExplainResponse:
     """Returns the explanation of the work called *name* or, if there is none, of the node called *name*."""
+    method = ExplainServiceStub(core.channel).Explain
     try:
-        return client.explain(core.grpc, name, core.partition, core.timeout, node)
+        return core.call(method, pb.ExplainRequest(partition=core.partition, name=name, node_id=node))
     except CoreUnreachable as error:
         if node or not error.unknown:
             raise
         try:
-            return client.explain(core.grpc, "", core.partition, core.timeout, name)
+            return core.call(method, pb.ExplainRequest(partition=core.partition, node_id=name))
         except CoreUnreachable:
             raise error from None
 
@@ -242,7 +243,7 @@ def priority(
 
 def _show_forecast(core: PartitionCore, request: pb.WhatIfRequest) -> None:
     request.partition = core.partition
-    found = client.what_if(core.grpc, request, core.timeout)
+    found = core.call(ExplainServiceStub(core.channel).WhatIf, request)
     core.show(found, lambda: render_forecast(found, time_ns()))
 
 
