@@ -47,11 +47,11 @@ LAYERS = {
     "core.web": set(),
     "core.process": {
         "core.archive", "core.config", "core.domain", "core.journal", "core.metrics", "core.rest", "core.security",
-        "core.service", "core.telling", "core.tracing", "core.web",
+        "core.service", "core.state.options", "core.telling", "core.tracing", "core.web",
     },
     "core.commands": {
-        "core.archive.defaults", "core.config", "core.engine", "core.journal", "core.process", "core.security",
-        "core.service", "core.state.options", "core.telling",
+        "core.config", "core.engine", "core.journal", "core.process", "core.security", "core.service",
+        "core.state.options", "core.telling",
     },
 }  # fmt: skip
 """Which packages of ours each one may import besides itself."""
