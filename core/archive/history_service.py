@@ -15,8 +15,8 @@ from google.protobuf.message import Message
 from sqlalchemy.sql.elements import ColumnElement
 from structlog.typing import FilteringBoundLogger
 
-from kornel.core.archive.archive import Archive
-from kornel.core.archive.preemption_parties import Parties, find_parties, sum_preemptions
+from kornel.core.archive.archive import Archive, ArchiveStatus
+from kornel.core.archive.preemption_parties import Parties, Sum, find_parties, sum_preemptions
 from kornel.core.archive.reader import (
     HistoryReader,
     Page,
@@ -26,7 +26,7 @@ from kornel.core.archive.reader import (
     match_queue,
     token_of,
 )
-from kornel.core.archive.usage_points import read_usage
+from kornel.core.archive.usage_points import UsagePoint, read_usage
 from kornel.core.config.text.problems import Problem, Severity
 from kornel.core.domain.reasons import Outcome
 from kornel.core.domain.secrets import text_without_secrets
@@ -36,6 +36,7 @@ from kornel.core.service.configuration.configuration_history import Origin, Vers
 from kornel.core.service.configuration.configuration_wire import version_message
 from kornel.core.service.machine.loop_time import WaitingLine
 from kornel.core.service.wire.status_codes import InvalidRequest
+from kornel.core.telling.encoding.kornel_v1 import ENCODERS
 from kornel.v1 import history_pb2 as pb
 
 MOST_WAITING: Final = 64
@@ -52,6 +53,16 @@ _PARTIES: Final = {
     pb.PREEMPTION_PARTY_USER: "user",
     pb.PREEMPTION_PARTY_APPLICATION: "application",
 }
+
+_encode_sum: Final = ENCODERS.add(
+    Sum, pb.PreemptionSum, {"victim_count": "victims", "left_count": "left", "resources": "amounts"}
+)
+_encode_point: Final = ENCODERS.add(
+    UsagePoint, pb.UsagePoint, {"sample_count": "samples", "application_count": "applications"}
+)
+_encode_status: Final = ENCODERS.add(
+    ArchiveStatus, pb.GetHistoryStatusResponse, {"spool_limit_bytes": "spool_limit"}, given=("enabled",)
+)
 
 MessageT = TypeVar("MessageT", bound=Message)
 AnswerT = TypeVar("AnswerT")
@@ -115,19 +126,7 @@ class HistoryService(Service):
         sums, complete = await self._run_query(
             lambda reader: sum_preemptions(reader, page, _match_preemptions(wanted), by)
         )
-        return pb.SumPreemptionsResponse(
-            sums=[
-                pb.PreemptionSum(
-                    taken_by=each.taken_by,
-                    taken_from=each.taken_from,
-                    victim_count=each.victims,
-                    left_count=each.left,
-                    resources=each.amounts,
-                )
-                for each in sums
-            ],
-            complete=complete,
-        )
+        return pb.SumPreemptionsResponse(sums=map(_encode_sum, sums), complete=complete)
 
     async def _list_events(self, request: pb.ListEventsRequest) -> Encoded:
         conditions = match_column(
@@ -150,40 +149,10 @@ class HistoryService(Service):
         found = await self._run_query(
             lambda reader: read_usage(reader, page, request.partition, request.queue, request.point_count)
         )
-        return pb.ListUsageResponse(
-            points=[
-                pb.UsagePoint(
-                    at_ns=point.at_ns,
-                    sample_count=point.samples,
-                    used=point.used,
-                    pending=point.pending,
-                    guaranteed=point.guaranteed,
-                    max=point.max,
-                    application_count=point.applications,
-                )
-                for point in found
-            ]
-        )
+        return pb.ListUsageResponse(points=map(_encode_point, found))
 
     async def _get_history_status(self, _request: pb.GetHistoryStatusRequest) -> pb.GetHistoryStatusResponse:
-        status = self._archive.status()
-        return pb.GetHistoryStatusResponse(
-            enabled=True,
-            database=status.database,
-            problem=status.problem,
-            problem_since_ns=status.problem_since_ns,
-            run=status.run,
-            stored=status.stored,
-            committed=status.committed,
-            queued=status.queued,
-            spool_bytes=status.spool_bytes,
-            spool_limit_bytes=status.spool_limit,
-            dropped=status.dropped,
-            refused=status.refused,
-            last_commit_ns=status.last_commit_ns,
-            set_aside=status.set_aside,
-            set_aside_in=status.set_aside_in,
-        )
+        return _encode_status(self._archive.status(), enabled=True)
 
     async def _read_page(
         self,

@@ -29,7 +29,7 @@ LAYERS = {
         "core.state",
     },
     "core.service": {"core.domain", "core.config", "core.preemption", "core.telling"},
-    "core.archive": {"core.config", "core.domain", "core.preemption", "core.service"},
+    "core.archive": {"core.config", "core.domain", "core.preemption", "core.service", "core.telling.encoding"},
     "core.snapshot": {
         "core.domain", "core.config", "core.engine", "core.model", "core.policies", "core.preemption", "core.state",
     },
