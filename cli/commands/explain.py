@@ -28,7 +28,7 @@ _AMOUNT = "Amount of each ask, as in queues.yaml."
 
 @dataclass(frozen=True)
 class _Wanted:
-    """What equal asks want, and who asks."""
+    """Options about equal asks: their amounts, their devices and their owner."""
 
     queue: Annotated[
         str,
