@@ -116,7 +116,7 @@ def test_break_where_continue_was_meant(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr(Solver, "solve", first_come)
     monkeypatch.setattr(Solver, "first_come", first_come)
     monkeypatch.setattr(Solver, "begin_again", lambda solver, needs, pool: None)
-    monkeypatch.setattr(Terms, "_new_kind", unfiltered(Terms._new_kind))
+    monkeypatch.setattr(Terms, "_find_effects", unfiltered(Terms._find_effects))
     case, _, plan = decided(TOO_BIG_FIRST)
     assert isinstance(plan, Refusal)
     assert lawful_plan(books_of(case), task_of(case, case.steps[0].ask), reading="beside all") is not None
