@@ -194,6 +194,7 @@ def test_without_a_server_it_says_so(tmp_path: Path) -> None:
         Cluster(tmp_path)
 
 
+@pytest.mark.long
 def test_the_program_of_the_page_runs(local: Local) -> None:
     """As it stands there, for a machine that has no room for its gang."""
     page = (ROOT / "docs" / "workers.md").read_text(encoding="utf-8")
