@@ -145,7 +145,7 @@ class PartitionState:
 
         self.fair_terms_stale = True
         """Set when the size of the cluster has changed since the fair shares of queues were last computed."""
-        self.fair_terms_steps: Iterator[None] | None = None
+        self.fair_terms_steps: Iterator[Queue] | None = None
         """The computation of fair shares that is under way, some queues in each slice; ``None``: none is."""
         self.cleaning: Iterator[None] | None = None
         """The search for queues to remove that is under way, some in each slice; ``None``: none is."""
