@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
-from math import ceil, floor, inf
-from typing import TYPE_CHECKING, Final
+from math import floor, inf
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kornel.core.model.shapes import Pairs
 from kornel.core.model.users import NO_AMOUNTS, Account, AccountKind, Limit
@@ -82,21 +82,21 @@ class ShareAccount(Account):
         before, self.asks = self.asks, self.asks + change
         self.queue.active_users += bool(self.asks) - bool(before)
 
-    def find_part(self) -> Fraction:
-        """Returns the part of the capacity that the user may hold while others ask for some: an equal one, but no
-        smaller one than configured."""
-        active = self.queue.active_users + (not self.asks)
-        return max(Fraction(1, active), Fraction(self.queue.properties.user_minimum, 100))
+    def find_part(self) -> tuple[int, int]:
+        """Returns the part of the capacity that the user may hold while others ask for some, as numerator and
+        denominator: an equal one, but no smaller one than configured."""
+        active, least = self.queue.active_users + (not self.asks), self.queue.properties.user_minimum
+        return (1, active) if active * least < 100 else (min(least, 100), 100)
 
     @property
     def max(self) -> Mapping[int, int]:
         """The amounts that the user may hold now: a part of the capacity, or of what the leaf holds if that is more,
         and no more than the capacity times the factor."""
-        queue, part, factor = self.queue, self.find_part(), self.queue.properties.user_factor
+        queue, (part, whole), factor = self.queue, self.find_part(), self.queue.properties.user_factor
         capacity = self._find_capacity()
-        if part >= 1:
+        if part == whole:
             return {} if factor is None else {t: floor(amount * factor) for t, amount in capacity.items()}
-        found = {t: ceil(max(amount, queue.used[t]) * part) for t, amount in capacity.items()}
+        found = {t: -(-max(amount, queue.used[t]) * part // whole) for t, amount in capacity.items()}
         return found if factor is None else {t: min(found[t], floor(n * factor)) for t, n in capacity.items()}
 
     def admits(self, pairs: Pairs, others: Mapping[int, int] = NO_AMOUNTS) -> bool:
@@ -114,17 +114,18 @@ class ShareAccount(Account):
         return self._find_room(pairs, lambda t: used[t] + others.get(t, 0), lambda t: queue.used[t] + others.get(t, 0))
 
     def _find_room(self, pairs: Pairs, held: Callable[[int], int], in_queue: Callable[[int], int]) -> bool:
-        part, factor, capacity = self.find_part(), self.queue.properties.user_factor, self._find_capacity()
+        (part, whole), factor, capacity = self.find_part(), self.queue.properties.user_factor, self._find_capacity()
         for t, amount in pairs:
             most = capacity.get(t)
             if not amount or most is None:
                 continue
             if factor is not None and held(t) + amount > floor(most * factor):
                 return False
-            if part >= 1 or not held(t) or held(t) + amount <= ceil(most * part):
+            own = held(t)
+            if part == whole or not own or own + amount <= -(-most * part // whole):
                 continue
             # What is idle beyond the capacity is for whoever holds no more than this part of what all hold.
-            if in_queue(t) + amount <= most or held(t) > in_queue(t) * part:
+            if in_queue(t) + amount <= most or own * whole > in_queue(t) * part:
                 return False
         return True
 
@@ -139,6 +140,12 @@ class ShareAccount(Account):
 
     def _find_capacity(self) -> dict[int, int]:
         return {**dict(self.queue.fair_max), **self.queue.guaranteed}
+
+
+class MoreShares(NamedTuple):
+    """Notes that users may hold more of *leaf*, because it holds more, or because fewer of them ask for something."""
+
+    leaf: Queue
 
 
 def make_account(kind: AccountKind, name: str, queue: Queue, limit: Limit, width: int) -> Account:

@@ -90,7 +90,7 @@ from kornel.core.model.claims import Claims
 from kornel.core.model.devices import Device, NodeDevices
 from kornel.core.model.domains import Counted, Domain, Topology
 from kornel.core.model.gang_units import GangUnit, UnitId
-from kornel.core.model.leaf_accounts import OriginatorAccount, ShareAccount
+from kornel.core.model.leaf_accounts import MoreShares, OriginatorAccount, ShareAccount
 from kornel.core.model.nodes import ForeignLoad, Node
 from kornel.core.model.not_placed import Failure, NotPlaced
 from kornel.core.model.orders import group_order
@@ -434,6 +434,7 @@ MODEL: Final = (
     Kept(OriginatorAccount, _OF_ACCOUNTS),
     Kept(ShareAccount, f"{_OF_ACCOUNTS} asks"),
     Kept(FreedSlot, "account"),
+    Kept(MoreShares, "leaf"),
     Kept(
         Shape,
         "devices has_holder no_room others pairs resources",

@@ -16,6 +16,7 @@ from kornel.core.model.allocations import SEPARATOR, Allocation, AskGroup, Reser
 from kornel.core.model.applications import Application
 from kornel.core.model.callbacks import Callbacks
 from kornel.core.model.domains import Topology
+from kornel.core.model.leaf_accounts import MoreShares
 from kornel.core.model.nodes import Node
 from kornel.core.model.orders.keyed_heap import KeyedHeap
 from kornel.core.model.orders.node_order import NodeOrder
@@ -115,7 +116,7 @@ class PartitionState:
         self.awake: Final[dict[WaitingRoom, Queue | Account | None]] = {}
         """The waiting rooms of which the first are tried, each with the limit below which they wait for room, or
         ``None`` if they wait for a node. Some may have gone to sleep again."""
-        self.gained: Final[list[Node | Queue | Account | FreedSlot]] = []
+        self.gained: Final[list[Node | Queue | Account | FreedSlot | MoreShares]] = []
         """The gains that the ledger has noted since waiters were last woken; empty between two commands or
         decisions."""
         self.waiting_for_node: Final[dict[str, Room]] = {}

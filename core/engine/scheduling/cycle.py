@@ -37,6 +37,9 @@ def run(state: PartitionState, now_ns: int, budget: int) -> tuple[bool, str]:
     breaks the law of progress with this slice, in words."""
     effects = len(state.effects)
     more, stirred = _run(state, now_ns, budget)
+    if state.gained:  # What was placed left others more of what users share.
+        wake_waiting(state)
+        more = stirred = True
     if not (stirred or more):
         state.progress = ()
         return False, ""

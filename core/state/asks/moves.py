@@ -49,8 +49,6 @@ def place_ask(state: PartitionState, ask: Allocation, node: Node, now_ns: int) -
     """Charges a pending *ask* on *node* without any check, and ends its waiting."""
     move_ask(state, ask, _PLACE)
     ledger.book_placement(state, ask, node, now_ns)
-    if state.gained:  # Others may have more of what users share.
-        wake_waiting(state)
 
 
 def place_unasked(state: PartitionState, allocation: Allocation, node: Node, now_ns: int) -> None:
@@ -65,7 +63,6 @@ def hold_ask(state: PartitionState, ask: Allocation, node: Node) -> None:
     """Charges *ask* on *node* while the shim is asked whether it may run there."""
     move_ask(state, ask, AskMove.HOLD)
     ledger.book_hold(state, ask, node)
-    wake_waiting(state)
     if ask.reservation is not None and ask.victims:
         # It has taken free room, so what its victims will free counts for others, and more may be open than before.
         wake_for_node(state, ask.reservation.node)

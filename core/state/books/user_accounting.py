@@ -15,7 +15,7 @@ from kornel.core.domain.application_states import AppState
 from kornel.core.domain.ask_places import AskPlace
 from kornel.core.model.allocations import Allocation
 from kornel.core.model.applications import Application
-from kornel.core.model.leaf_accounts import OriginatorAccount, ShareAccount, make_account
+from kornel.core.model.leaf_accounts import MoreShares, OriginatorAccount, ShareAccount, make_account
 from kornel.core.model.queues import Queue
 from kornel.core.model.shapes import Pairs, book_amounts
 from kornel.core.model.users import NO_LIMITS, Account, FreedSlot, Limit, QueueLimits
@@ -97,9 +97,10 @@ def note_asks(application: Application, change: int) -> None:
 
 
 def offer_shares(state: PartitionState, leaf: Queue) -> None:
-    """Notes that users may hold more of *leaf*, because it holds more, or because fewer of them ask for something."""
-    if leaf.properties.limits_users:
-        state.gained += [each for each in leaf.accounts.values() if each.parked and isinstance(each, ShareAccount)]
+    """Notes that users may hold more of *leaf*, because it holds more, or because fewer of them ask for something. In a
+    slice, this is looked at once for all placements: thousands of users may wait."""
+    if leaf.properties.limits_users and state.gained[-1:] != [MoreShares(leaf)]:
+        state.gained.append(MoreShares(leaf))
 
 
 def offer_limits(state: PartitionState, leaf: Queue) -> None:
