@@ -106,7 +106,7 @@ def offer_shares(state: PartitionState, leaf: Queue) -> None:
 def offer_limits(state: PartitionState, leaf: Queue) -> None:
     """Notes that the limits that follow from the capacity of *leaf* may allow more than before."""
     kinds = ShareAccount | OriginatorAccount
-    state.gained += [each for each in leaf.accounts.values() if each.parked and isinstance(each, kinds)]
+    state.gained.extend(each for each in leaf.accounts.values() if each.parked and isinstance(each, kinds))
 
 
 def take_limit_steps(state: PartitionState, changed: Mapping[Queue, tuple[LimitConfig, ...]]) -> Iterator[None]:
