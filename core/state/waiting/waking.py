@@ -310,8 +310,8 @@ def _wake_for_share(state: PartitionState, account: Account) -> None:
         wake_for_account(state, account)
         return
     for shape, room in list(account.parked.items()):
-        if account.admits(shape.pairs):
-            _wake_room(state, room)
+        for waiter in list(room) if account.admits(shape.pairs) else ():
+            _try_again(state, waiter)
 
 
 def wake_for_account(state: PartitionState, account: Account) -> None:
