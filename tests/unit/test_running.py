@@ -25,7 +25,7 @@ ROOT = Path(__file__).parents[2]
 def run(folder: Path, *arguments: str, plugin: str = "tests.workers") -> subprocess.CompletedProcess[str]:
     """Runs pytest in *folder*, which has no configuration of its own.
 
-    It keeps its temporary files there: elsewhere it would remove old ones, and fail if somebody's disk is still mounted.
+    It keeps its temporary files there: elsewhere it would remove old ones, and fail where a disk is still mounted.
     """
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
     return subprocess.run(
