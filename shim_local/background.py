@@ -70,7 +70,12 @@ def start_server(folder: Path, arguments: Sequence[str]) -> list[str]:
             raise NotStarted(
                 f"the server does not come up within {UP_S:g} s: {state['core_state']}; it keeps trying, see {log}"
             )
-        return ["up" if state["pid"] == process.pid else "already up", *describe_state(state)]
+        if state["pid"] == process.pid:
+            return ["up", *describe_state(state)]
+        # It serves nobody here, and would do so again as soon as the other server goes down.
+        process.terminate()
+        process.wait()
+        return ["already up", *describe_state(state)]
 
 
 def _start_process(folder: Path, arguments: Sequence[str]) -> tuple[subprocess.Popen[bytes], int]:

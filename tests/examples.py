@@ -19,5 +19,9 @@ def scale_examples(whole: int) -> int:
 
 
 def mark_rest_long(values: Iterable[object], *, keep: int = 1) -> list[object]:
-    """Returns parameters for all *values*, of which all but the first *keep* are tried in long runs only."""
-    return [value if at < keep else pytest.param(value, marks=pytest.mark.long) for at, value in enumerate(values)]
+    """Returns parameters for all *values*, of which all but the first *keep* are tried in long runs only.
+
+    A value for several names is a tuple.
+    """
+    rows = [value if isinstance(value, tuple) else (value,) for value in values]
+    return [pytest.param(*row, marks=[pytest.mark.long] * (at >= keep)) for at, row in enumerate(rows)]

@@ -11,11 +11,11 @@ from tests.postgres import Postgres, programs, server
 
 
 @pytest.fixture(scope="session")
-def postgres_server() -> Iterator[Postgres]:
-    """One server for all tests of a run."""
+def postgres_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Postgres]:
+    """One server for all tests of a worker."""
     if programs() is None:
         pytest.skip("PostgreSQL is not installed: no initdb in /usr/lib/postgresql/*/bin")
-    with server() as running:
+    with server(tmp_path_factory.getbasetemp() / "postgres") as running:
         yield running
 
 
@@ -35,3 +35,9 @@ def database(request: pytest.FixtureRequest, tmp_path: Path) -> str:
         return str(tmp_path / "db" / "history.db")
     url: str = request.getfixturevalue("postgres").url
     return url
+
+
+only_sqlite_in_brief = pytest.mark.parametrize(
+    "database", ["sqlite", pytest.param("postgresql", marks=pytest.mark.long)], indirect=True
+)
+"""For tests of what does not depend on the database, beside others that try each of them in every run."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import pwd
 import shutil
@@ -86,8 +87,12 @@ class Postgres:
 
 
 @contextmanager
-def server() -> Iterator[Postgres]:
-    """A server that runs. It refuses to be root, so as root it is somebody else in a directory that he can reach."""
+def server(template: Path | None = None) -> Iterator[Postgres]:
+    """A server that runs. It refuses to be root, so as root it is somebody else in a directory that he can reach.
+
+    *template* is a folder for the files of a new server, which those who name it make once and copy, in a twentieth of
+    the time. The first of them that ends removes it.
+    """
     found = programs()
     assert found is not None
     home = Path(tempfile.mkdtemp(prefix="kornel-pg-"))
@@ -100,11 +105,43 @@ def server() -> Iterator[Postgres]:
         as_user = {"user": who.pw_uid, "group": who.pw_gid, "extra_groups": []}
     postgres = Postgres(home, found, reserve_port(), as_user)
     try:
-        make = [found / "initdb", "-D", home / "data", "-A", "trust", "-U", _USER]
-        make += ["-E", "UTF8", "--locale=C", "--no-sync"]
-        subprocess.run(make, check=True, capture_output=True, cwd=home, timeout=PATIENCE_S, **as_user)
+        _make_data(home, found, as_user, template)
         postgres.start()
         yield postgres
     finally:
         postgres.stop()
         shutil.rmtree(home)
+        if template is not None:
+            with _locked(template):
+                shutil.rmtree(template, ignore_errors=True)
+
+
+def _make_data(home: Path, found: Path, as_user: dict[str, Any], template: Path | None) -> None:
+    """Makes the files of a server below *home*, or copies those of *template*."""
+    data = home / "data"
+    make = [found / "initdb", "-D", data, "-A", "trust", "-U", _USER, "-E", "UTF8", "--locale=C", "--no-sync"]
+    if template is None:
+        subprocess.run(make, check=True, capture_output=True, cwd=home, timeout=PATIENCE_S, **as_user)
+        return
+    with _locked(template):
+        if template.exists():
+            _copy(template, data)
+            return
+        _make_data(home, found, as_user, None)
+        unfinished = template.with_suffix(".part")
+        shutil.rmtree(unfinished, ignore_errors=True)
+        _copy(data, unfinished)
+        unfinished.rename(template)
+
+
+@contextmanager
+def _locked(template: Path) -> Iterator[None]:
+    """Keeps others from *template* meanwhile."""
+    with template.with_suffix(".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def _copy(folder: Path, to: Path) -> None:
+    """Copies *folder* with its owners."""
+    subprocess.run(["cp", "-a", folder, to], check=True, timeout=PATIENCE_S)

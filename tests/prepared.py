@@ -46,6 +46,8 @@ PROGRAMS: Final = (
     "kornel.shim_local",
     "kornel.conformance",
     "tests.conformance.broken_shims",
+    "tests.conformance.gang_shim",
+    "tests.conformance.rule_shim",
     "tests.e2e.altered_core",
     "tests.e2e.local.kit_shim",
     "tests.e2e.rolling_shim",

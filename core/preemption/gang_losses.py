@@ -152,6 +152,13 @@ def describe_torn(victims: Sequence[Allocation]) -> dict[Application, str]:
     return found
 
 
+def list_whole(application: Application) -> list[Allocation]:
+    """Returns the running members of the gang of *application* if all of them may leave now; empty: they may not, or
+    nobody runs."""
+    members = members_of(application) if application.leaves_whole else []
+    return members if can_leave_whole(members) else []
+
+
 def can_leave_whole(members: Sequence[Allocation]) -> bool:
     """Tells whether all *members* of a gang may leave now: none has a required node, and none is being replaced or
     released."""

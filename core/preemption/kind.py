@@ -93,81 +93,28 @@ class DecisionSource:
         return self.outcomes.get(outcome, UNREMARKABLE)
 
 
-def do_nothing(state: PartitionState, now_ns: int) -> None:
-    """Does nothing; stands for an act that a kind does not have."""
+def do_nothing(*_: object) -> None:
+    """Does nothing; stands for an act that a kind does not have, and for the answer that there is nothing."""
 
 
-def wants_nothing(state: PartitionState) -> bool:
-    """Returns false: the kind never needs a round."""
+def say_no(*_: object) -> bool:
+    """Returns false; stands for a question to which the answer of a kind is always no."""
     return False
 
 
-def resumes_nothing(state: PartitionState, now_ns: int) -> bool:
-    """Returns false: no ask of the kind ever waits for another kind."""
-    return False
-
-
-def always_works(state: PartitionState, now_ns: int) -> bool:
-    """Returns true: the acts of the kind are called in each slice."""
+def say_yes(*_: object) -> bool:
+    """Returns true; stands for a question to which the answer of a kind is always yes."""
     return True
 
 
-def is_never_busy(state: PartitionState) -> bool:
-    """Returns false: the kind has no work that continues from slice to slice."""
-    return False
-
-
-def advance_nothing(state: PartitionState, now_ns: int, budget: int) -> None:
-    """Does nothing; stands for the work of a kind that is never busy."""
-
-
-def leaves_nothing(state: PartitionState) -> int:
+def count_nothing(*_: object) -> int:
     """Returns 0: the kind cannot say how much of its work is left, or has none that continues from slice to slice."""
     return 0
 
 
-def ignore_arrival(state: PartitionState, allocation: Allocation, now_ns: int) -> None:
-    """Does nothing; for a kind to which placements do not matter."""
-
-
-def ignore_amendment(state: PartitionState, allocation: Allocation, now_ns: int) -> None:
-    """Does nothing; for a kind that sees changes of allocations when it looks for victims."""
-
-
-def repeats_nothing(state: PartitionState) -> None:
-    """Does nothing; for a kind that sends no notices to shims."""
-
-
-def knows_no_notice(state: PartitionState, answer: PreemptionNoticeAnswer) -> bool:
-    """Returns false: the kind sends no notices, so no answer belongs to it."""
-    return False
-
-
-def leave_unplaced(state: PartitionState, group: AskGroup, why: NotPlaced, now_ns: int) -> tuple[int, bool]:
-    """Returns that nothing was spent on *group*, and that it has to be set aside."""
+def set_aside(*_: object) -> tuple[int, bool]:
+    """Returns that nothing was spent on a group or a gang, and that it has to be set aside."""
     return 0, False
-
-
-def leave_gang(
-    state: PartitionState, unit: GangUnit | GangHold, members: Sequence[Allocation], why: NotPlaced, now_ns: int
-) -> tuple[int, bool]:
-    """Returns that nothing was spent on *unit*, and that it has to be set aside."""
-    return 0, False
-
-
-def leave_reserved(state: PartitionState, reservation: Reservation, limited: NotPlaced | None, now_ns: int) -> bool:
-    """Returns false: no room was made."""
-    return False
-
-
-def takes_nothing(state: PartitionState, ask: Allocation, now_ns: int) -> Reservation | None:
-    """Returns ``None``: the kind made no room that the ask could have instead of another one."""
-    return None
-
-
-def foresees_nothing(state: PartitionState, ask: Allocation, asked: Circumstances) -> PreemptionOutlook | None:
-    """Returns ``None``: the kind makes no room for asks."""
-    return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,24 +150,24 @@ class Driver:
     begin_again: Callable[[PartitionState, int], None] = do_nothing
     in_round: Callable[[PartitionState, int], None] = do_nothing
     tries_again: Callable[[Reservation], bool] | None = None
-    wants_round: Callable[[PartitionState], bool] = wants_nothing
-    has_work: Callable[[PartitionState, int], bool] = always_works
+    wants_round: Callable[[PartitionState], bool] = say_no
+    has_work: Callable[[PartitionState, int], bool] = say_yes
     offer_due: Callable[[PartitionState, int], None] = do_nothing
-    resume: Callable[[PartitionState, int], bool] = resumes_nothing
-    is_busy: Callable[[PartitionState], bool] = is_never_busy
-    advance: Callable[[PartitionState, int, int], object] = advance_nothing
-    work_left: Callable[[PartitionState], int] = leaves_nothing
-    serve_unplaced: Callable[[PartitionState, AskGroup, NotPlaced, int], tuple[int, bool]] = leave_unplaced
-    take_over: Callable[[PartitionState, Allocation, int], Reservation | None] = takes_nothing
+    resume: Callable[[PartitionState, int], bool] = say_no
+    is_busy: Callable[[PartitionState], bool] = say_no
+    advance: Callable[[PartitionState, int, int], object] = do_nothing
+    work_left: Callable[[PartitionState], int] = count_nothing
+    serve_unplaced: Callable[[PartitionState, AskGroup, NotPlaced, int], tuple[int, bool]] = set_aside
+    take_over: Callable[[PartitionState, Allocation, int], Reservation | None] = do_nothing
     serve_unit: Callable[
         [PartitionState, GangUnit | GangHold, Sequence[Allocation], NotPlaced, int], tuple[int, bool]
-    ] = leave_gang
-    serve_reserved: Callable[[PartitionState, Reservation, NotPlaced | None, int], bool] = leave_reserved
+    ] = set_aside
+    serve_reserved: Callable[[PartitionState, Reservation, NotPlaced | None, int], bool] = say_no
     end_slice: Callable[[PartitionState, int], None] = do_nothing
-    note_arrival: Callable[[PartitionState, Allocation, int], None] = ignore_arrival
-    note_amendment: Callable[[PartitionState, Allocation, int], None] = ignore_amendment
-    repeat_notices: Callable[[PartitionState], None] = repeats_nothing
-    note_answer: Callable[[PartitionState, PreemptionNoticeAnswer], bool] = knows_no_notice
+    note_arrival: Callable[[PartitionState, Allocation, int], None] = do_nothing
+    note_amendment: Callable[[PartitionState, Allocation, int], None] = do_nothing
+    repeat_notices: Callable[[PartitionState], None] = do_nothing
+    note_answer: Callable[[PartitionState, PreemptionNoticeAnswer], bool] = say_no
 
 
 BOUNDS: Final = MappingProxyType(
@@ -264,7 +211,7 @@ class Kind(DecisionSource):
     planner: Callable[..., Any]
     check: Callable[[PartitionView, Any], tuple[Violation, ...]]
     driver: Driver
-    foresee: Callable[[PartitionState, Allocation, Circumstances], PreemptionOutlook | None] = foresees_nothing
+    foresee: Callable[[PartitionState, Allocation, Circumstances], PreemptionOutlook | None] = do_nothing
     records: tuple[type, ...] = ()
 
     @property

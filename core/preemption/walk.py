@@ -19,6 +19,9 @@ from kornel.core.model.shapes import Pairs
 MOST_AGAIN: Final = 64
 """The most candidates, and the most pairs of candidates, with whom failed walks begin again."""
 
+_NEVER_MET: Final = 2**62
+"""A need that is never met."""
+
 _C = TypeVar("_C")
 
 
@@ -147,6 +150,25 @@ class Walk:
             any(i in victim[5].serves and needs[i] > 0 and left[i] + amount > 0 for i, amount in victim[5].gains)
             for victim in victims
         )
+
+
+def are_met(needs: list[int], victims: Iterable[Candidate]) -> bool:
+    """Tells whether *needs* are met once all *victims* have left, whatever the laws say."""
+    left = needs.copy()
+    for victim in victims:
+        for i, amount in victim[5].gains:
+            left[i] -= amount
+    return max(left) <= 0
+
+
+def take_everybody(
+    needs: list[int], rooms: list[int], candidates: Iterable[Candidate], *, all_served: bool = True
+) -> Walk:
+    """Returns the walk that takes each of *candidates*, in order, whom the laws let go after those taken before, as if
+    *needs* were never met."""
+    walk = Walk([_NEVER_MET] * len(needs), rooms, all_served=all_served)
+    walk.take_from(candidates)
+    return walk
 
 
 def walk_over(

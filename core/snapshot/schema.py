@@ -132,7 +132,7 @@ from kornel.core.state.history.recent_victims import RecentVictim, RecentVictims
 from kornel.core.state.options import EngineOptions
 from kornel.core.state.partition_state import PartitionState
 from kornel.core.state.records import notices
-from kornel.core.state.records.enforcement import Enforcement, ProtectedBy, Protection, Remainder, Standing
+from kornel.core.state.records.enforcement import Enforcement, Overuse, ProtectedBy, Protection, Remainder
 from kornel.core.state.records.gang_record import GangHold, GangRecord, GangRoom, Vetting
 from kornel.core.state.records.governor_books import GovernorBooks, Scope, Taken, Turn, Window
 from kornel.core.state.records.kind_records import KindRecord, KindRecords
@@ -551,7 +551,7 @@ PREEMPTION: Final = (
     ),
     Kept(Place, "ask node victims"),
     Kept(Remainder, "look_ns numbers pause_ns protected unmet"),
-    Kept(Standing, "began_again reached rest since_ns", defaults={"began_again": False}),
+    Kept(Overuse, "began_again reached rest since_ns", defaults={"began_again": False}, name="Standing"),
     Kept(Enforcement, "above armed due postponed replacing served ticking", under_way="run"),
     Kept(Protection, "reason t amount queue of guaranteed held smallest"),
     Kept(Terms, "max delay_ns"),

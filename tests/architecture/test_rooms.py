@@ -29,7 +29,7 @@ MODULES = {
         "state.books.gang_audit",
     ),
     "plans": ("preemption.plan", "preemption.monitor.plan", "preemption.quota.plan"),
-    "laws": ("preemption.guarantee.gang_laws", *(f"preemption.{kind}.laws" for kind in _KINDS)),
+    "laws": ("preemption.guarantee.queue_laws", *(f"preemption.{kind}.laws" for kind in _KINDS)),
     "planners": (
         "preemption.entitlement", "preemption.gang_losses", "preemption.priorities", "preemption.walk",
         *(f"preemption.{kind}.planner" for kind in _KINDS),

@@ -16,6 +16,7 @@ from kornel.conformance.shim.checks import select_checks
 from kornel.conformance.shim.process import CommandFailed
 from kornel.conformance.shim.runner import judge_shim
 from kornel.conformance.shim.stage import Patience
+from tests.examples import mark_rest_long
 from tests.patience import PATIENCE_S
 from tests.prepared import python
 
@@ -92,14 +93,17 @@ async def test_gang_is_seen(never: str, broken: list[str]) -> None:
 
 @pytest.mark.parametrize(
     ("way", "broken", "unseen"),
-    [
-        ("nothing", [], []),
-        ("assumes", [], []),
-        ("acknowledges", [], ["S34"]),
-        ("judges_at_once", ["S34"], []),
-        ("overlooks_rules_of_others", ["S35"], ["S34"]),
-        ("calls_nothing_dependent", ["S35"], ["S34"]),
-    ],
+    mark_rest_long(
+        [
+            ("nothing", [], []),
+            ("judges_at_once", ["S34"], []),
+            ("calls_nothing_dependent", ["S35"], ["S34"]),
+            ("overlooks_rules_of_others", ["S35"], ["S34"]),
+            ("assumes", [], []),
+            ("acknowledges", [], ["S34"]),
+        ],
+        keep=3,
+    ),
 )
 async def test_rules_are_seen(way: str, broken: list[str], unseen: list[str]) -> None:
     """Of a shim that answers questions it is judged in which order, and whether it says what depends on what."""
@@ -111,7 +115,7 @@ async def test_rules_are_seen(way: str, broken: list[str], unseen: list[str]) ->
 
 @pytest.mark.parametrize(
     ("way", "broken"),
-    [("never_confirms", ["S7"]), ("asks_too_soon", ["S5", "S20"]), ("dies_of_unknown_fields", ["S12"])],
+    mark_rest_long([("never_confirms", ["S7"]), ("asks_too_soon", ["S5", "S20"]), ("dies_of_unknown_fields", ["S12"])]),
 )
 async def test_what_is_broken_is_named(way: str, broken: list[str]) -> None:
     """Out of all checks, only those that the shim breaks fail."""
@@ -121,33 +125,36 @@ async def test_what_is_broken_is_named(way: str, broken: list[str]) -> None:
 
 @pytest.mark.parametrize(
     ("way", "check", "broken"),
-    [
-        ("confirms_as_stopped", "S10", ["S7"]),
-        ("dies_of_a_second_new", "S10", ["S10"]),
-        ("dies_of_unknown_types", "S13", ["S13"]),
-        ("dies_of_unknown_states", "S14", ["S14"]),
-        ("dies_of_a_break", "S15", ["S15"]),
-        ("dies_of_a_break", "S16", ["S16"]),
-        ("registers_after_a_break", "S15", ["S17"]),
-        ("forgets_what_runs", "S21", ["S20", "S21"]),
-        ("forgets_devices", "S29", ["S29"]),
-        ("confirms_twice", "S30", ["S30"]),
-        ("doubles_what_runs", "S31", ["S31"]),
-        ("reports_what_has_ended", "S32", ["S32"]),
-        ("ends_what_runs", "S32", ["S32"]),
-        ("claims_too_much", "S33", ["S33"]),
-        ("uses_two_names", "S25", ["S2"]),
-        ("ends_slowly_of_a_refusal", "S22", ["S22"]),
-        ("gives_up_on_its_asks", "S22", ["S22"]),
-        ("gives_up_beside_its_work", "S24", ["S24"]),
-        ("creates_no_node", "S26", ["S26"]),
-        ("asks_for_nothing", "S26", ["S26"]),
-        ("comes_back", "S27", ["S27"]),
-        ("forgets_what_it_sent", "S28", ["S28"]),
-        ("knows_nothing_of_epochs", "S28", []),
-        ("ends_at_once", "S25", ["S25"]),
-        ("ignores_sigterm", "S25", ["S25"]),
-    ],
+    mark_rest_long(
+        [
+            ("dies_of_a_second_new", "S10", ["S10"]),
+            ("registers_after_a_break", "S15", ["S17"]),
+            ("forgets_what_runs", "S21", ["S20", "S21"]),
+            ("ends_what_runs", "S32", ["S32"]),
+            ("gives_up_on_its_asks", "S22", ["S22"]),
+            ("forgets_what_it_sent", "S28", ["S28"]),
+            ("knows_nothing_of_epochs", "S28", []),
+            ("ignores_sigterm", "S25", ["S25"]),
+            ("confirms_as_stopped", "S10", ["S7"]),
+            ("dies_of_unknown_types", "S13", ["S13"]),
+            ("dies_of_unknown_states", "S14", ["S14"]),
+            ("dies_of_a_break", "S15", ["S15"]),
+            ("dies_of_a_break", "S16", ["S16"]),
+            ("forgets_devices", "S29", ["S29"]),
+            ("confirms_twice", "S30", ["S30"]),
+            ("doubles_what_runs", "S31", ["S31"]),
+            ("reports_what_has_ended", "S32", ["S32"]),
+            ("claims_too_much", "S33", ["S33"]),
+            ("uses_two_names", "S25", ["S2"]),
+            ("ends_slowly_of_a_refusal", "S22", ["S22"]),
+            ("gives_up_beside_its_work", "S24", ["S24"]),
+            ("creates_no_node", "S26", ["S26"]),
+            ("asks_for_nothing", "S26", ["S26"]),
+            ("comes_back", "S27", ["S27"]),
+            ("ends_at_once", "S25", ["S25"]),
+        ],
+        keep=8,
+    ),
 )
 async def test_each_provocation_finds_its_shim(way: str, check: str, broken: list[str]) -> None:
     """The session of *check* and the first one show what is broken."""

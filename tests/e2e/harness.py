@@ -35,8 +35,11 @@ from tests.patience import PATIENCE_S
 from tests.waiting import until
 
 ROUND_TRIPS: Final = 3
-QUIET_TURNS: Final = 20
-"""After so many round trips, and turns of the event loop behind each, nothing more comes while the clock stands."""
+QUIET_MOMENTS: Final = 3
+TURNS: Final = 5
+MOMENT_S: Final = 0.005
+"""After so many round trips, and turns of the event loop behind each with a moment for other threads, nothing more
+comes while the clock stands. A turn without a moment costs a tenth of one with it."""
 
 CONFIG: Final = """
 partitions:
@@ -79,13 +82,14 @@ class Core:
             # However busy the machine is, the answer comes behind everything that is on its way over this connection.
             with suppress(grpc.aio.AioRpcError, grpc.aio.UsageError):
                 await check(health_pb2.HealthCheckRequest(), timeout=PATIENCE_S)
-            for _ in range(QUIET_TURNS):
-                await asyncio.sleep(0.001)
+            for _ in range(QUIET_MOMENTS):
+                await self.step()
 
     async def step(self) -> None:
         """A few turns: enough for what falls due at a time, not for what clients are told."""
-        for _ in range(5):
-            await asyncio.sleep(0.001)
+        for _ in range(TURNS):
+            await asyncio.sleep(0)
+        await asyncio.sleep(MOMENT_S)
 
     async def serves(self) -> None:
         """Fails unless a node can be created and its answer read on a stream of its own."""

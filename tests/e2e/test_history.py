@@ -36,6 +36,7 @@ from tests.e2e.harness import (
     open_streams,
     running_core,
 )
+from tests.history_databases import only_sqlite_in_brief
 from tests.patience import PATIENCE_S
 from tests.postgres import Postgres
 from tests.waiting import until
@@ -105,6 +106,7 @@ async def preempt(core: Core) -> None:
         await written(core)
 
 
+@only_sqlite_in_brief
 async def test_preemption_is_told_with_victim_kind_laws_and_beneficiary(database: str, tmp_path: Path) -> None:
     """Who had to go, for whom, where, by which kind and under which laws."""
     async with core_with(database, tmp_path) as core:
@@ -130,6 +132,7 @@ async def test_preemption_is_told_with_victim_kind_laws_and_beneficiary(database
             assert len(found.preemptions) == count, queue
 
 
+@only_sqlite_in_brief
 async def test_preemption_is_told_with_users_and_whether_the_victim_left(database: str, tmp_path: Path) -> None:
     """Users come from the records of applications, the departure from the events; both are added up."""
     async with core_with(database, tmp_path) as core:
@@ -208,6 +211,7 @@ async def test_pages_meet_without_gap_or_overlap(database: str, tmp_path: Path) 
         assert [*since, *before] == list(whole)
 
 
+@only_sqlite_in_brief
 async def test_configurations_are_told_across_restarts(database: str, tmp_path: Path) -> None:
     """Those in force and the refused ones, with their text on demand; each life of a core counts for itself."""
     for _ in range(2):

@@ -112,10 +112,10 @@ def check_exactly(managers: Sequence[Manager], asks: int, journal: str) -> None:
 
 async def test_two_managers_go_on_exactly_however_often_the_core_is_killed(tmp_path: Path) -> None:
     """SIGKILL or SIGTERM at many points of a run: each decision arrives once at the manager that it is for."""
-    asks, dice = 400, random.Random(7)
+    asks, dice = 200, random.Random(7)
     async with killed_core(tmp_path) as core, begun_managers(core.address) as managers:
         placing = [asyncio.create_task(place_asks(manager.client, asks)) for manager in managers]
-        for turn, ended in enumerate(sorted(dice.sample(range(1, asks - 10), 5))):
+        for turn, ended in enumerate(sorted(dice.sample(range(1, asks - 10), 3))):
             await wait_for_both([managers[turn % 2]], ended)
             await core.kill(signal.SIGTERM if turn % 3 == 1 else signal.SIGKILL)
             await core.start()

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-import json
 import subprocess
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import grpc
 import pytest
 
-from kornel.v1.status_pb2 import GetStatusRequest
+from kornel.v1.read_pb2 import GetApplicationRequest
+from kornel.v1.read_pb2_grpc import ReadServiceStub
+from kornel.v1.status_pb2 import GetStatusRequest, PartitionStatus
 from kornel.v1.status_pb2_grpc import StatusServiceStub
-from tests.e2e.test_command import environment, kornel, serving
+from tests.e2e.test_command import environment, serving
 from tests.patience import PATIENCE_S
 from tests.prepared import kill_program, python
 from tests.waiting import wait_until
@@ -75,19 +76,25 @@ def playing(
 def placements(address: str) -> dict[str, str]:
     """The node of each allocation that the core knows; empty while it knows none."""
     found = {}
-    for name in ("long", "late"):
-        answer = kornel("apps", name, "--json", "--core", address)
-        if answer.returncode == 0:
-            allocations = json.loads(answer.stdout)["allocations"]
-            found.update({each["key"]: each["node_id"] for each in allocations})
+    with grpc.insecure_channel(address) as channel:
+        reader = ReadServiceStub(channel)
+        for partition in list_partitions(channel):
+            for name in ("long", "late"):
+                with suppress(grpc.RpcError):  # It is not there yet.
+                    asked = GetApplicationRequest(partition=partition.name, application_id=name)
+                    allocations = reader.GetApplication(asked, timeout=PATIENCE_S).allocations
+                    found.update({each.key: each.node_id for each in allocations})
     return found
+
+
+def list_partitions(channel: grpc.Channel) -> list[PartitionStatus]:
+    return list(StatusServiceStub(channel).GetStatus(GetStatusRequest(), timeout=PATIENCE_S).partitions)
 
 
 def count_allocations(address: str) -> int:
     """Returns how many allocations the core has. No command is started, which may take longer than a run."""
     with grpc.insecure_channel(address) as channel:
-        status = StatusServiceStub(channel).GetStatus(GetStatusRequest(), timeout=PATIENCE_S)
-    return sum(partition.allocation_count for partition in status.partitions)
+        return sum(partition.allocation_count for partition in list_partitions(channel))
 
 
 def test_what_runs_stays_where_it_is_and_the_story_goes_on(tmp_path: Path) -> None:

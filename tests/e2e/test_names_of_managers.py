@@ -280,7 +280,7 @@ async def read_pages(core: Core, partition: str) -> list[str]:
     return found
 
 
-@pytest.mark.parametrize("seed", mark_rest_long(range(40), keep=4))
+@pytest.mark.parametrize("seed", mark_rest_long(range(40), keep=2))
 def test_nothing_of_one_manager_shows_in_another_one(seed: int) -> None:
     """What it hears and what is shown of it is the same with the other one and without."""
     victim = random.Random(seed).choice(["rm", "a b", "default", "x/y"])

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import subprocess
-import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -20,6 +19,7 @@ from kornel.si.v1 import si_pb2 as si
 from kornel.v1 import admin_pb2, admin_pb2_grpc, read_pb2_grpc
 from kornel.v1 import read_pb2 as pb
 from tests.e2e.harness import Core, running_core
+from tests.prepared import python
 
 QUEUES = (
     "partitions: [{name: default, topology: [zone], queues: [{name: root, submitacl: '*', queues: ["
@@ -366,7 +366,7 @@ def test_bash_completes_commands_options_and_values(line: list[str], expected: l
     """The script asks the program that is completed, and offers each word that may follow."""
     script = CliRunner().invoke(app, ["completion", "bash"]).output
     program = tmp_path / "kornel"
-    program.write_text(f'#!/bin/sh\nexec {sys.executable} -m kornel "$@"\n', encoding="utf-8")
+    program.write_text(f'#!/bin/sh\nexec {python()} -m kornel "$@"\n', encoding="utf-8")
     program.chmod(0o700)
     words = " ".join(f"'{word}'" for word in line)
     asked = f"COMP_WORDS=({words}); COMP_CWORD={len(line) - 1}; _kornel_completion {program}"

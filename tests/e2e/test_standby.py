@@ -284,7 +284,7 @@ async def test_a_standby_that_starts_under_load_catches_up_and_takes_over(
     async with cores_on(postgres.url, tmp_path) as cores:
         first = await cores.start()
         await shim.prepare(first.channel)
-        placing = asyncio.create_task(shim.place(first.channel, PATIENCE_S, each))
+        placing = asyncio.create_task(shim.place(first.channel, PATIENCE_S, each, pause_s=0.001))
         second = await cores.start()
         placing.cancel()
         await asyncio.gather(placing, return_exceptions=True)

@@ -1,23 +1,21 @@
-"""Whatever preemption wants: no window holds more than its budget, and no two queues go on taking from each other."""
+"""Whatever preemption wants: no window holds more than its budget, and no two queues go on taking from each other.
+
+That the engine asks the book is in ``governor.txt`` and :mod:`tests.properties.test_pacing`.
+"""
 
 from __future__ import annotations
 
-import random
 from collections import Counter
 from dataclasses import dataclass
 from itertools import pairwise
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kornel.core.domain.effects import PreemptionDecided
-from kornel.core.domain.reasons import Outcome
 from kornel.core.domain.settings import Budget, GovernorSettings
 from kornel.core.preemption.budgets import judge_losses
 from kornel.core.state.records.governor_books import GovernorBooks, Loss
 from tests.examples import scale_examples
-from tests.scenarios.stage import Stage
 
 WINDOW = 10
 
@@ -107,72 +105,3 @@ def test_no_window_holds_more_than_its_budget(
                 history.append((now, wish.preemptor))
                 seen = [who for at, who in history if at > now - WINDOW]
                 assert sum(one != other for one, other in pairwise(seen)) <= returns
-
-
-Decision = tuple[int, str, list[str]]
-"""(second, queue that takes, queues that lose)"""
-
-BOUNDED = "{window_ms: 60000, queue: {victims: 2}, loop: {window_ms: 60000, returns: 1}}"
-UNBOUNDED = "{queue: {victims: 0}, loop: {window_ms: 0}}"
-
-
-def storm(seed: int, governor: str) -> list[Decision]:
-    """Two queues with equal guarantees in a full cluster; now this one, now that one wants its part back."""
-    rng = random.Random(seed)
-    stage = Stage()
-    stage.play([f'partition governor="{governor}"'])
-    stage.play([f"queue root.{name} guaranteed={{f=3}} preemption.delay=1ms" for name in "ab"])
-    stage.play([f"node n{number} f=1" for number in range(6)])
-    state = stage.state
-    decisions: list[Decision] = []
-    for step in range(30):
-        now = 20 * step
-        mine, theirs = rng.sample(["a", "b"], 2)
-        # My own tasks end by themselves, the other queue spreads, and then I want something again.
-        for request in list(state.requests.values()):
-            if request.node is not None and request.queue.path == f"root.{mine}" and not request.preempted:
-                stage.play([f"release {request.key} app={mine}"])
-        stage.play([f"ask {theirs}{step}x{n} queue=root.{theirs} f=1 other=no at={now}s" for n in range(6)])
-        stage.play([f"cycle at={now}s"])
-        stage.play([f"ask {mine}{step} queue=root.{mine} f=1 other=yes at={now}s"])
-        effects = stage.engine.cycle((now + 1) * 10**9, 10_000).effects
-        decisions += [
-            (now + 1, effect.queue, [victim.queue for victim in effect.victims])
-            for effect in effects
-            if isinstance(effect, PreemptionDecided) and effect.outcome is Outcome.TRIGGERED
-        ]
-        for request in list(state.requests.values()):
-            if request.preempted:
-                owner = request.queue.name
-                stage.play([f"release {request.key} app={owner} type=PREEMPTED_BY_SCHEDULER at={now + 2}s"])
-            elif request.node is None:
-                stage.play([f"withdraw {request.key} app={request.queue.name} at={now + 2}s"])
-    return decisions
-
-
-def worst(decisions: list[Decision]) -> tuple[int, int]:
-    """The most victims of one queue, and the most turns round between the two, in any 60 s."""
-    most, turns = 0, 0
-    for at, _, _ in decisions:
-        window = [(taker, losers) for when, taker, losers in decisions if at - 60 < when <= at]
-        most = max(most, *(sum(losers.count(f"root.{name}") for _, losers in window) for name in "ab"))
-        turns = max(turns, sum(one[0] != other[0] for one, other in pairwise(window)))
-    return most, turns
-
-
-@settings(max_examples=scale_examples(15), deadline=None)
-@given(st.integers(0, 2**32))
-def test_a_storm_stays_within_its_bounds(seed: int) -> None:
-    """A -> B -> A happens at most as often as allowed, and no queue loses more than its budget in any window."""
-    most, turns = worst(storm(seed, BOUNDED))
-    assert most <= 2
-    assert turns <= 1
-
-
-@pytest.mark.long
-def test_the_storm_is_one() -> None:
-    """Without bounds the same demand swings to and fro, so the property says something."""
-    for seed in range(3):
-        most, turns = worst(storm(seed, UNBOUNDED))
-        assert most > 2
-        assert turns > 1

@@ -112,7 +112,7 @@ class _FullLimit:
         self.running += [(each.spec.application_id, each.spec.key) for each in heard if isinstance(each, Allocated)]
 
 
-@pytest.mark.parametrize("seed", mark_rest_long(range(60), keep=12))
+@pytest.mark.parametrize("seed", mark_rest_long(range(60), keep=6))
 def test_all_who_are_let_through_are_tried(monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
     wake, heard = waking._wake_let_through, {True: 0, False: 0}
 

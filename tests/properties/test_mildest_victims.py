@@ -7,7 +7,7 @@ short or forbidden once they have gone. Plans must pass, and every other lawful 
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from itertools import combinations
 from typing import Any, TypeVar
@@ -25,14 +25,78 @@ from kornel.core.preemption.required_node import planner as required_node
 from tests import judged_plans
 from tests.examples import scale_examples
 from tests.oracles.preemption import Oracle
-from tests.properties.test_enforcement import covers, crowded_node, overfull_tree, protected
+from tests.preemption_notation import Amounts, Case, QueueCase, TaskCase
 from tests.properties.test_preemption_plan import random_case
 from tests.unit.policies.preemption.world import NOW_NS, World
 
 SEEDS = st.integers(0, 2**32)
+LEAVES = ("p.a", "p.b", "p.x.c", "p.x.d")
 WORLDS = settings(max_examples=scale_examples(600), deadline=None)
 
 _T = TypeVar("_T")
+
+
+def amounts(rng: random.Random, least: int, most: int) -> Amounts:
+    """Of one type mostly, else of two."""
+    kinds = rng.choice([["f"], ["f"], ["f", "g"], ["g"]])
+    return {kind: rng.randint(least, most) for kind in kinds}
+
+
+def tasks(rng: random.Random, count: int, leaves: tuple[str, ...]) -> Iterator[TaskCase]:
+    for at in range(count):
+        yield TaskCase(
+            rng.choice(leaves),
+            f"v{at:02}",
+            amounts(rng, 1, 6),
+            "n1",
+            rng.randint(0, 3),
+            rng.randint(0, 2),
+            opted_out=rng.random() < 0.3,
+            originator=rng.random() < 0.2,
+            required_node=rng.random() < 0.1,
+            leaving=rng.random() < 0.1,
+        )
+
+
+def protected(allocation: Allocation) -> bool:
+    return bool(allocation.spec.required_node) or allocation.preempted or allocation.released
+
+
+def crowded_node(rng: random.Random) -> tuple[Case, TaskCase]:
+    running = tuple(tasks(rng, rng.randint(1, 8), ("a", "b")))
+    used = {t: sum(task.amounts.get(t, 0) for task in running) for t in ("f", "g")}
+    capacity = {t: used[t] + rng.randint(0, 4) for t in used}
+    case = Case("random", (QueueCase("a"), QueueCase("b")), (("n1", capacity),), running)
+    return case, TaskCase("b", "ask", amounts(rng, 2, 14), priority=rng.randint(0, 2), required_node=True)
+
+
+def covers(world: World, ask: Allocation, victims: tuple[Allocation, ...]) -> bool:
+    node = world.nodes["n1"]
+    going = [*victims, *(a for a in node.allocations.values() if a.preempted)]
+    return all(
+        node.free[t] + sum(dict(victim.shape.pairs).get(t, 0) for victim in going) >= amount
+        for t, amount in ask.shape.pairs
+    )
+
+
+def overfull_tree(rng: random.Random) -> tuple[Case, str]:
+    """Guarantees anywhere, usage above the max of one queue."""
+    running = tuple(tasks(rng, rng.randint(2, 14), LEAVES))
+    enforced = rng.choice(["p", "p", "p", "p.x", *LEAVES])
+    inside = [task for task in running if task.queue == enforced or task.queue.startswith(f"{enforced}.")]
+    used = {t: sum(task.amounts.get(t, 0) for task in inside) for t in ("f", "g")}
+    lowered = {t: rng.randint(0, amount) for t, amount in used.items() if rng.random() < 0.7}
+    queues = tuple(
+        QueueCase(
+            path,
+            guaranteed=amounts(rng, 1, 8) if rng.random() < 0.35 else {},
+            maximum=lowered if path == enforced else {},
+            preemption_policy=rng.choice([None, None, "fence", "disabled"]),
+            priority_offset=rng.choice([0, 0, 5]),
+        )
+        for path in ("p", "p.a", "p.b", "p.x", "p.x.c", "p.x.d")
+    )
+    return Case("random", queues, (("n1", {"f": 1000, "g": 1000}),), running), enforced
 
 
 def walk(

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import combinations
 
+import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
@@ -220,6 +221,7 @@ def test_the_monitor_takes_whole_gangs_or_their_surplus(seed: int) -> None:
     judge_taken(seed)
 
 
+@pytest.mark.long
 def test_whole_gangs_are_taken_in_some_worlds() -> None:
     """Otherwise the judge would have nothing to judge."""
     assert sum(judge_taken(seed) for seed in range(150)) >= 3

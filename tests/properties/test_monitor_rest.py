@@ -20,12 +20,33 @@ from kornel.core.domain.commands import AnswerCallbacks, PreemptionNoticeAnswer,
 from kornel.core.domain.effects import Effect, PreemptionNotice, Released
 from kornel.core.preemption.monitor import drive
 from tests.examples import scale_examples
-from tests.properties.test_monitor import LEAVES, random_queues
 from tests.scenarios.preemption.monitor_stage import START_NS, Stage
 
+LEAVES: Final = ("p.a", "p.b", "p.x.c", "p.x.d", "q.e", "q.f", "r")
+PARENTS: Final = ("p", "p.x", "q")
 SECOND_NS: Final = 10**9
 _ROUND: Final = re.compile(r"\bround(_number)?[ =]\d+")
 """The number of a round is the one thing that differs: a round that was left out has none."""
+
+
+def random_queues(rng: random.Random, total: int) -> dict[str, dict[str, Any]]:
+    """A valid tree over :data:`LEAVES` whose guarantees are within *total*, or a little above."""
+    owed = {leaf: rng.randint(0, total // len(LEAVES) + 1) for leaf in LEAVES}
+    owed = {leaf: amount if rng.random() < 0.7 else 0 for leaf, amount in owed.items()}
+    queues: dict[str, dict[str, Any]] = {}
+    for path in (*PARENTS, *LEAVES):
+        amount = owed.get(path)
+        if amount is None:
+            amount = sum(owed[leaf] for leaf in LEAVES if leaf.startswith(f"{path}.")) if rng.random() < 0.5 else 0
+            # More than its leaves declare, which is shared by those that declare none.
+            amount += {"p": 4, "p.x": 2, "q": 3}[path] if amount else 0
+        properties = {}
+        if rng.random() < 0.15:
+            properties["preemption.policy"] = rng.choice(["fence", "disabled"])
+        if rng.random() < 0.2:
+            properties["priority.offset"] = str(rng.choice([-1, 1]))
+        queues[path] = {"resources": {"guaranteed": {"f": amount}} if amount else {}, "properties": properties}
+    return queues
 
 
 @contextmanager

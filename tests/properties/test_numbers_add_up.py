@@ -202,7 +202,7 @@ def nonzero(amounts: Mapping[str, int] | None) -> Amounts:
     return without_zeros(dict(amounts or {}))
 
 
-@pytest.mark.parametrize("seed", mark_rest_long(range(12), keep=2))
+@pytest.mark.parametrize("seed", mark_rest_long(range(12)))
 def test_numbers_are_a_recount(seed: int) -> None:
     """Six hundred random steps for each seed, and a clean-up, after which nothing runs."""
     world = Recounting()

@@ -214,31 +214,6 @@ def fingerprint(world: World) -> list[object]:
 
 
 @settings(max_examples=scale_examples(300), deadline=None)
-@given(clusters(), st.integers())
-def test_arrival_order_does_not_matter(case: Case, seed: int) -> None:
-    """The same cluster, entered in another order, gives the same decisions."""
-    shuffler = random.Random(seed)
-    other = replace(
-        case,
-        queues=tuple(shuffler.sample(case.queues, len(case.queues))),
-        nodes=tuple(shuffler.sample(case.nodes, len(case.nodes))),
-        running=tuple(shuffler.sample(case.running, len(case.running))),
-    )
-    # Parents before children, or World would make up the parents.
-    other = replace(other, queues=tuple(sorted(other.queues, key=lambda queue: queue.path.count("."))))
-    first, second = World.of(case), World.of(other)
-    for step in case.steps:
-        results = []
-        for world in (first, second):
-            ask = world.ask(step.ask)
-            result = guarantee.plan_preemption(world, ask, now_ns=NOW_NS)
-            results.append(shown(result))
-            if isinstance(result, PreemptionPlan):
-                world.apply(result)
-        assert results[0] == results[1]
-
-
-@settings(max_examples=scale_examples(300), deadline=None)
 @given(clusters(), st.sets(st.integers(0, 8), max_size=3))
 def test_predicate_is_content_and_nobody_goes_for_nothing(case: Case, wanted: set[int]) -> None:
     """The final victims satisfy the predicate, are lawful, and none of an extended set could have stayed."""

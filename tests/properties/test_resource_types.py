@@ -250,7 +250,7 @@ class Cluster(DrivenCore):
                 assert any(amount > free[t] for t, amount in amounts.items()), f"{key} fits {name} and waits"
 
 
-@pytest.mark.parametrize("first", mark_rest_long(range(0, 40, 10), keep=2))
+@pytest.mark.parametrize("first", mark_rest_long(range(0, 40, 10)))
 def test_types_come_and_go(first: int) -> None:
     refused = taken_in = 0
     for seed in range(first, first + 10):

@@ -110,7 +110,7 @@ def test_any_history(variant: int, history: list[Operation], gangs: bool) -> Non
     _play(variant, history, gangs=gangs)
 
 
-@pytest.mark.parametrize("seed", mark_rest_long(range(4), keep=2))
+@pytest.mark.parametrize("seed", mark_rest_long(range(4)))
 def test_long_histories(seed: int) -> None:
     """Histories in which everything has happened to everything, gangs included."""
     _play(seed, list(random_history(seed, 120)), gangs=seed % 2 == 1)

@@ -169,7 +169,7 @@ def test_restored_engines_go_on_alike(seed: int) -> None:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("seed", mark_rest_long([*RUNS, *range(100, 140)], keep=10))
+@pytest.mark.parametrize("seed", mark_rest_long([*RUNS, *range(100, 140)], keep=5))
 def test_long_runs_of_restored_engines_go_on_alike(seed: int) -> None:
     """The same for long, with runs that together show everything that the engine can say."""
     assert _check_run(f"determinism/{seed}", 600).compared

@@ -83,11 +83,8 @@ class RestoredStage(Stage):
 
 @pytest.mark.parametrize(
     "path",
-    list_files(
-        "claims", "claims-firm", "gang-replacement", "dependent-placements",
-        "preemption/order_of_owed", "preemption/rearm", "preemption/timers",
-    ),
-)  # fmt: skip
+    list_files("claims-firm", "gang-replacement", "dependent-placements", "preemption/rearm", "preemption/timers"),
+)
 def test_a_restart_changes_no_answer(path: Path) -> None:
     """Holders, ages, claims, notices and timers survive a restart: whoever waits has waited as long as before."""
     for scenario in load(path):

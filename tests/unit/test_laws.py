@@ -9,7 +9,7 @@ import pytest
 from kornel.core.domain.ask_places import AskPlace
 from kornel.core.domain.devices import DeviceRequest, DeviceSpec
 from kornel.core.laws import freed_devices
-from kornel.core.laws.limits import check_limits
+from kornel.core.laws.eligible import check_limits
 from kornel.core.laws.verdict import Law
 from kornel.core.model.allocations import Allocation
 from kornel.core.model.devices import NodeDevices, Taken

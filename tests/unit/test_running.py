@@ -23,7 +23,10 @@ ROOT = Path(__file__).parents[2]
 
 
 def run(folder: Path, *arguments: str, plugin: str = "tests.workers") -> subprocess.CompletedProcess[str]:
-    """Runs pytest in *folder*, which has no configuration of its own."""
+    """Runs pytest in *folder*, which has no configuration of its own.
+
+    It keeps its temporary files there: elsewhere it would remove old ones, and fail where a disk is still mounted.
+    """
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
     return subprocess.run(
         [
@@ -37,7 +40,8 @@ def run(folder: Path, *arguments: str, plugin: str = "tests.workers") -> subproc
             *arguments,
         ],
         cwd=folder,
-        env=environment | {"PYTHONPATH": str(ROOT), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
+        env=environment
+        | {"PYTHONPATH": str(ROOT), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTEST_DEBUG_TEMPROOT": str(folder)},
         capture_output=True,
         text=True,
         check=False,

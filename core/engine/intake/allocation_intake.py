@@ -55,7 +55,7 @@ def handle(state: PartitionState, spec: AllocationSpec, now_ns: int) -> Allocati
     if refused is not None:
         return reject_allocation(spec, refused)
     amounts = NOTHING if spec.resources is None else spec.resources
-    placed = bool(spec.node_id) or (known and _is_placed(state, spec))
+    placed = bool(spec.node_id) or (known and _runs_already(state, spec))
     try:
         if placed:
             offered_types.offer_types(state, amounts)
@@ -73,9 +73,8 @@ def handle(state: PartitionState, spec: AllocationSpec, now_ns: int) -> Allocati
     return None
 
 
-def _is_placed(state: PartitionState, spec: AllocationSpec) -> bool:
-    """Tells whether *spec* is about something that runs: it names a node, and the core knows the node and the
-    application."""
+def _runs_already(state: PartitionState, spec: AllocationSpec) -> bool:
+    """Tells whether the core knows the request that *spec* is about, and has placed it."""
     request = state.requests.get(identity_of(spec.key, spec.instance) if spec.instance else spec.key)
     return request is not None and not request.pending
 

@@ -6,9 +6,7 @@ from types import MappingProxyType
 from typing import Final
 
 from kornel.core.domain.reasons import Outcome
-from kornel.core.laws.verdict import Violation
-from kornel.core.policies.view import PartitionView
-from kornel.core.preemption.guarantee import gang_laws, laws, rounds
+from kornel.core.preemption.guarantee import laws, rounds
 from kornel.core.preemption.guarantee.attempts import drive, gang_drive, inheriting
 from kornel.core.preemption.guarantee.attempts.gang_attempts import GangAttempt, count_steps_left
 from kornel.core.preemption.guarantee.attempts.questions import QuestionGate, RefusedQuestion
@@ -16,12 +14,7 @@ from kornel.core.preemption.guarantee.foresight import foresee_attempt
 from kornel.core.preemption.guarantee.guarantee_record import GuaranteeRecord
 from kornel.core.preemption.guarantee.search import planner as guarantee
 from kornel.core.preemption.kind import BOUNDS, Colour, Driver, Ending, Kind, Level, Tone
-from kornel.core.preemption.plan import GangPlan, PreemptionPlan
 from kornel.core.state.partition_state import PartitionState
-
-
-def _check(view: PartitionView, plan: PreemptionPlan | GangPlan) -> tuple[Violation, ...]:
-    return gang_laws.check(view, plan) if isinstance(plan, GangPlan) else laws.check(view, plan)
 
 
 def _count_work_left(state: PartitionState) -> int:
@@ -33,7 +26,7 @@ GUARANTEE: Final = Kind(
     laws=(1, 2, 3, 4, 5, 6, 7),
     allowed_by="law 4: the asking queue is below its guarantee; laws 2, 3, 5, 6 and 7 let the victim go",
     planner=guarantee.plan_preemption,
-    check=_check,
+    check=laws.check,
     driver=Driver(
         in_round=rounds.serve_asks,
         wants_round=rounds.has_asks,

@@ -52,7 +52,7 @@ def _first_law(terms: Terms, leaf: Queue, ask: Allocation, index: VictimIndex) -
     leaf_terms = terms.terms_of(leaf)
     if isinstance(leaf_terms, str):
         return leaf_terms
-    by_size = [terms.kind_of(leaf, shape) for shape in index.rank_leaf(leaf).sizes]
+    by_size = [terms.effects_of(leaf, shape) for shape in index.rank_leaf(leaf).sizes]
     blocked = [law for law in by_size if isinstance(law, str)]
     if blocked and len(blocked) == len(by_size):
         return blocked[0]
@@ -70,9 +70,9 @@ def _find_law(terms: Terms, leaf_terms: LeafTerms, allocation: Allocation, ask: 
         return "law 6"
     if allocation.spec.required_node:
         return "required node"
-    kind = terms.kind_of(allocation.queue, allocation.shape)
-    if isinstance(kind, str):
-        return kind
+    effects = terms.effects_of(allocation.queue, allocation.shape)
+    if isinstance(effects, str):
+        return effects
     if allocation.preempted or allocation.released:
         return "leaving already"
     return "law 3" if allocation.application is ask.application else None

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from kornel.core.domain.effects import PreemptionDecided, VictimRecord
+from kornel.core.domain.effects import PreemptionDecided
 from kornel.core.domain.reasons import Outcome
 from kornel.core.model.allocations import Allocation
 from kornel.core.model.queues import Queue
+from kornel.core.preemption.eviction import victim_record
 from kornel.core.preemption.monitor.plan import KIND, Selection
 from kornel.core.preemption.priorities import adjustment_of
 from kornel.core.state.partition_state import PartitionState
@@ -45,17 +46,7 @@ def record_decision(
 ) -> None:
     """Records *outcome* about *allocations*, all of *leaf*; *detail* is text for people."""
     adjusted = adjustment_of(leaf, state.root)
-    victims = tuple(
-        VictimRecord(
-            allocation.spec.key,
-            allocation.application.application_id,
-            leaf.path,
-            allocation.node.node_id if allocation.node is not None else "",
-            allocation.shape.resources,
-            adjusted.of(allocation.priority),
-        )
-        for allocation in allocations
-    )
+    victims = tuple(victim_record(allocation, adjusted.of(allocation.priority)) for allocation in allocations)
     state.report_decision(
         PreemptionDecided(state.notices.now_ns, state.name, KIND, "", "", leaf.path, outcome, detail, "", victims)
     )

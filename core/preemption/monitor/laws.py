@@ -12,7 +12,7 @@ from typing import Final
 
 from kornel.core.domain.ask_places import AskPlace
 from kornel.core.domain.settings import PreemptionPolicyKind, PriorityPolicy
-from kornel.core.laws import freed_devices, overkill, plain_walk, whole_gangs
+from kornel.core.laws import eligible, freed_devices, overkill, plain_walk, whole_gangs
 from kornel.core.laws.verdict import Law, Violation, net_of
 from kornel.core.model.allocations import Allocation
 from kornel.core.model.applications import Application
@@ -22,7 +22,6 @@ from kornel.core.model.shapes import Pairs, Shape, Vector, book_amounts
 from kornel.core.policies.view import PartitionView
 from kornel.core.preemption.monitor.plan import Choice, DuePlace, MonitorPlan, Place
 
-_PROTECTED: Final = PreemptionPolicyKind.DISABLED
 _FENCE: Final = PreemptionPolicyKind.FENCE
 _HIDES: Final = PriorityPolicy.FENCE
 """Kept as constants, because reading a member from its class costs as much as a call, and ten thousand victims are
@@ -33,7 +32,7 @@ def check(view: PartitionView, plan: MonitorPlan) -> tuple[Violation, ...]:
     """Returns every law that *plan*, not yet applied to *view*, would break. Changes nothing."""
     names = view.types.names
     victims = [due.allocation for place in plan.places for due in place.victims]
-    found = [*_check_eligible(victims), *_check_notified(plan), *_over_guarantee(victims)]
+    found = [*eligible.check_victims(victims), *_check_notified(plan), *_over_guarantee(victims)]
     found += [*whole_gangs.check(victims), *whole_gangs.check_takers(place.ask for place in plan.places)]
     after = _After(view)
     for place in plan.places:
@@ -83,7 +82,7 @@ class MildestPlaces:
         tasks = {
             task.key: task
             for task in node.allocations.values()
-            if task not in whole and not after.is_gone(task) and not any(_check_eligible([task]))
+            if task not in whole and not after.is_gone(task) and not any(eligible.check_victims([task]))
         }
         for bound in whole_gangs.list_minimum_members(list(tasks.values())):
             tasks.pop(bound.key, None)
@@ -142,32 +141,6 @@ class RoundLimit:
             if not any(t in amounts and selected[t] == amounts[t] for t, _ in place.ask.shape.pairs):
                 have = f"{self._names[beyond]}={selected[beyond] - amounts[beyond]} of {self._limits.get(beyond, 0)}"
                 self.broken.append(Violation(Law.ROUND_LIMIT, f"{place.ask.key} on top of {have}"))
-
-
-def _check_eligible(victims: Iterable[Allocation]) -> Iterator[Violation]:
-    """Yields breaches of A.1 no. 3, except those about the ask's own application and queue."""
-    seen: set[str] = set()
-    for victim in victims:
-        named, spec = victim.key in seen, victim.spec
-        protected = victim.application.queue.properties.preemption_policy is _PROTECTED
-        seen.add(victim.key)
-        if not (
-            named or protected or spec.required_node or victim.node is None or victim.released or victim.preempted
-            or victim.place is AskPlace.REPLACING
-        ):  # fmt: skip
-            continue
-        faults = {
-            "named twice": named,
-            "not placed": victim.node is None,
-            "in a queue protected from preemption": protected,
-            "bound to its required node": bool(spec.required_node),
-            "being released": victim.released,
-            "taking the place of a placeholder": victim.place is AskPlace.REPLACING,
-            "already a victim": victim.preempted,
-        }
-        for fault, present in faults.items():
-            if present:
-                yield Violation(Law.ELIGIBLE, f"{victim.key} is {fault}")
 
 
 def _check_notified(plan: MonitorPlan) -> Iterator[Violation]:

@@ -17,7 +17,7 @@ from kornel.core.preemption.quota.plan import QuotaPlan
 from kornel.core.preemption.quota.run import QuotaRun
 from kornel.core.preemption.quota.shares import Amounts, find_attainable, find_excess, leaf_shares, net_usage
 from kornel.core.state.partition_state import PartitionState
-from kornel.core.state.records.enforcement import Numbers, ProtectedBy, Protection, Remainder, Standing
+from kornel.core.state.records.enforcement import Numbers, Overuse, ProtectedBy, Protection, Remainder
 from kornel.shared.readable_amounts import format_quantities
 
 FIRST_PAUSE_NS: Final = 10**9
@@ -47,7 +47,7 @@ def note_changes(state: PartitionState, queues: Iterable[Queue], now_ns: int) ->
     for queue in queues:
         over = queue.above_max() if queue.max and is_enforceable(state, queue) else None
         if over and queue not in known:
-            known[queue] = Standing(now_ns)
+            known[queue] = Overuse(now_ns)
             if state.recording:
                 state.events.queues.came_above_max(queue, over)
         elif not over and queue in known:
@@ -104,9 +104,9 @@ def rest_of(before: Remainder | None, run: QuotaRun, plan: QuotaPlan, unmet: Amo
     return Remainder(run.numbers, pause_ns, now_ns + pause_ns, dict(unmet), plan.protected)
 
 
-def wants_another_look(state: PartitionState, queue: Queue, standing: Standing, now_ns: int) -> bool:
+def wants_another_look(state: PartitionState, queue: Queue, overuse: Overuse, now_ns: int) -> bool:
     """Tells whether *queue*, for which a run left a remainder, may now be brought nearer to its max."""
-    rest = standing.rest
+    rest = overuse.rest
     if rest is None or now_ns < rest.look_ns:
         return False
     found = numbers_of(queue)

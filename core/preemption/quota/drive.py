@@ -69,8 +69,8 @@ def advance_enforcement(state: PartitionState, now_ns: int, budget: int) -> int:
 
 def _begin_run(state: PartitionState, queue: Queue) -> QuotaRun:
     miss, stuck = queue.properties.quota_preemption_miss, above_max.staying_amounts(state, queue)
-    standing = state.enforcement.above.get(queue)
-    again = standing is not None and standing.rest is not None
+    overuse = state.enforcement.above.get(queue)
+    again = overuse is not None and overuse.rest is not None
     numbers = above_max.numbers_of(queue)
     return QuotaRun(queue, miss, quota.plan_in_steps(queue, miss, stuck), numbers, stuck, again=again)
 
@@ -196,18 +196,18 @@ def _finish_run(state: PartitionState, run: QuotaRun, plan: QuotaPlan, refused: 
     stopped = run.stopped
     if stopped is not None:
         outcome = stopped.outcome
-    standing = enforcement.above.get(run.queue)
-    known = standing.rest.unmet if standing is not None and standing.rest is not None else None
+    overuse = enforcement.above.get(run.queue)
+    known = overuse.rest.unmet if overuse is not None and overuse.rest is not None else None
     is_news = refused or run.records or stopped is not None or known != unmet
     if is_news and not (run.again and outcome is Outcome.NOTHING_TO_DO):
         _record_run(state, run, plan, unmet, Outcome.LAW_BROKEN if refused else outcome, refused, now_ns)
     enforcement.run = None
-    if standing is not None:
-        standing.reached = outcome
+    if overuse is not None:
+        overuse.reached = outcome
         if outcome not in (Outcome.PARTIAL, Outcome.NONE):
-            standing.rest = None
+            overuse.rest = None
         elif stopped is None and not refused:
-            standing.rest = above_max.rest_of(standing.rest, run, plan, unmet, now_ns)
+            overuse.rest = above_max.rest_of(overuse.rest, run, plan, unmet, now_ns)
     quota_timers.note_run_ended(state, run.queue, run.changed, run.grew, now_ns, again=run.again)
     if _is_denied(run):
         quota_timers.resume_run(state, run.queue, stopped.retry_ns if stopped is not None else None, now_ns)

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from kornel.core.model.allocations import Allocation
 from kornel.core.model.applications import Application
 from kornel.core.model.queues import Queue
-from kornel.core.preemption.gang_losses import can_leave_whole, find_whole_gangs, is_bound, members_of
+from kornel.core.preemption.gang_losses import can_leave_whole, find_whole_gangs, is_bound, list_whole
 from kornel.core.preemption.quota.victims import LOOKS_PER_VICTIM, RUN_LENGTH, Choice, Rank, VictimOrder, rank_of
 from kornel.core.state.records.victim_index import age_of
 
@@ -60,8 +60,8 @@ def join_gangs(victims: Sequence[Allocation]) -> list[tuple[Allocation, ...]]:
 
 
 def _make_gang(application: Application) -> Gang | None:
-    members = members_of(application)
-    if not members or not can_leave_whole(members):
+    members = list_whole(application)
+    if not members:
         return None
     ranks = [rank_of(member) for member in members]
     worst = (any(r[0] for r in ranks), max(r[1] for r in ranks), any(r[2] for r in ranks))

@@ -8,7 +8,7 @@ from fractions import Fraction
 
 from kornel.core.domain.ask_places import AskPlace
 from kornel.core.domain.reasons import Outcome
-from kornel.core.laws import overkill, plain_walk, whole_gangs
+from kornel.core.laws import eligible, overkill, plain_walk, whole_gangs
 from kornel.core.laws.verdict import Law, Violation, net_of, path_of
 from kornel.core.model.allocations import Allocation
 from kornel.core.model.queues import Queue
@@ -82,20 +82,14 @@ def _order_of(plan: QuotaPlan, task: Allocation) -> plain_walk.Order:
 
 
 def _check_eligible(view: PartitionView, plan: QuotaPlan) -> Iterator[Violation]:
-    seen: set[str] = set()
+    yield from eligible.check_victims(plan.victims, shields=False, replacing=False)
     whole = whole_gangs.leave_whole(plan.victims)
     for victim in plan.victims:
         faults = {
-            "named twice": victim.key in seen,
-            "not placed": victim.node is None,
-            "bound to its required node": bool(victim.spec.required_node),
-            "being released": victim.released,
-            "already a victim": victim.preempted,
             f"outside {plan.queue.path}": plan.queue not in path_of(victim.queue),
             "of no type that has to be freed": victim not in whole
             and not any(t in plan.target for t, _ in victim.shape.pairs),
         }
-        seen.add(victim.key)
         for fault, present in faults.items():
             if present:
                 yield Violation(Law.ELIGIBLE, f"{victim.key} is {fault}")

@@ -145,8 +145,8 @@ def _find_protections(
     found: dict[tuple[int, ProtectedBy, Queue, int], list[int]] = {}
     looked = 0
     for leaf in _leaves_below(queue):
-        # Equal tasks of one leaf are protected by the same reason, so each kind is looked at once.
-        kinds: dict[tuple[ProtectedBy, Shape], int] = {}
+        # Equal tasks of one leaf are protected by the same reason, so equal ones are looked at once.
+        counts: dict[tuple[ProtectedBy, Shape], int] = {}
         for application in list(leaf.applications.values()):
             for task in list(application.allocations.values()):
                 looked += 1
@@ -154,9 +154,9 @@ def _find_protections(
                     looked = 0
                     yield RUN_LENGTH
                 if not (task.preempted or task.node is None or task in choice.victims):
-                    kind = _kept_by(task, spare), task.shape
-                    kinds[kind] = kinds.get(kind, 0) + 1
-        for (reason, shape), count in kinds.items():
+                    alike = _kept_by(task, spare), task.shape
+                    counts[alike] = counts.get(alike, 0) + 1
+        for (reason, shape), count in counts.items():
             level, of = queue, -1
             if reason is ProtectedBy.GUARANTEE:
                 guard = choice.find_hindrance(leaf, shape)

@@ -52,10 +52,10 @@ def take_follow_steps(
         stays = state.preemption.quota_enabled and is_enforceable(state, queue)
         if not stays and queue is not running:
             _set(state, queue, None, now_ns)
-    for queue, standing in enforcement.above.items():
+    for queue, overuse in enforcement.above.items():
         limited_as_before = queue not in before or before[queue].max == queue.max
         if not (state.preemption.quota_enabled and limited_as_before and queue.properties.quota_preemption_delay_ns):
-            standing.drop_result()
+            overuse.drop_result()
     if not state.preemption.quota_enabled:
         return
     for queue in before if enabled_before else state.queues.values():
@@ -216,10 +216,10 @@ def _look_again(state: PartitionState, now_ns: int) -> None:
     """Line up queues with a remainder that can be tried now; their delay is over already."""
     enforcement = state.enforcement
     running = enforcement.run.queue if enforcement.run is not None else None
-    for queue, standing in enforcement.above.items():
+    for queue, overuse in enforcement.above.items():
         if queue is running or queue in enforcement.armed or not state.preemption.quota_enabled:
             continue
-        if above_max.wants_another_look(state, queue, standing, now_ns):
+        if above_max.wants_another_look(state, queue, overuse, now_ns):
             enforcement.armed[queue] = now_ns
 
 

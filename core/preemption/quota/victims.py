@@ -21,11 +21,11 @@ from kornel.core.preemption.gang_losses import SpareMembers
 from kornel.core.preemption.quota.shares import Amounts, net_usage
 from kornel.core.state.records.victim_index import age_of
 
-Kind = tuple[float, tuple[float, ...]]
+SizeOrder = tuple[float, tuple[float, ...]]
 Rank = tuple[bool, int, bool]
 """The rank (originator, priority, opted out) of a task; the smallest goes first."""
-Key = tuple[bool, int, bool, int, Kind, str]
-"""The sort key (originator, priority, opted out, age, kind, key) of a task; the smallest one leaves first."""
+Key = tuple[bool, int, bool, int, SizeOrder, str]
+"""The sort key (originator, priority, opted out, age, order by size, key) of a task; the smallest one leaves first."""
 
 RUN_LENGTH: Final = 512
 """The number of allocations that are ranked and sorted in one step."""
@@ -33,7 +33,7 @@ LOOKS_PER_VICTIM: Final = 4
 """The number of allocations that can be looked at in the time of taking one."""
 LEAVES_PER_YIELD: Final = 64
 """The number of leaves whose next candidates are searched in one step."""
-UNWANTED: Final[Kind] = (0.0, ())
+UNWANTED: Final[SizeOrder] = (0.0, ())
 NO_SHARES: Final[Mapping[Queue, Amounts]] = MappingProxyType({})
 
 
@@ -47,17 +47,17 @@ class VictimOrder:
     def __init__(self, wanted: Amounts, ceilings: Mapping[int, int]) -> None:
         self._wanted = wanted
         self._ceilings = ceilings
-        self._kinds: dict[Shape, Kind] = {}
+        self._size_orders: dict[Shape, SizeOrder] = {}
         self.spare_members: Final = SpareMembers()
 
     def run(self, allocations: Iterable[Allocation]) -> list[Allocation]:
         """Returns those of *allocations* that may be victims, in order."""
-        kind_of = self._kind_of
+        order_of = self._size_order_of
         able = [
             a
             for a in allocations
             if not (a.spec.required_node or is_out_of_reach(a))
-            and kind_of(a.shape) is not UNWANTED
+            and order_of(a.shape) is not UNWANTED
             and (not a.application.leaves_whole or self.spare_members.may_leave(a))
         ]
         able.sort(key=self.key_of)
@@ -66,9 +66,9 @@ class VictimOrder:
     def key_of(self, allocation: Allocation) -> Key:
         """Returns the sort key of *allocation*: the allocation with the smaller key is taken first."""
         spec = allocation.spec
-        kind = self._kinds.get(allocation.shape) or self._kind_of(allocation.shape)
+        size_order = self._size_orders.get(allocation.shape) or self._size_order_of(allocation.shape)
         return (
-            spec.originator, spec.priority, not spec.allow_preempt_self, age_of(allocation), kind, spec.key
+            spec.originator, spec.priority, not spec.allow_preempt_self, age_of(allocation), size_order, spec.key
         )  # fmt: skip
 
     def merge_runs(self, runs: Sequence[Sequence[Allocation]]) -> Iterable[Allocation]:
@@ -81,13 +81,13 @@ class VictimOrder:
             return dropwhile(lambda task: not task.spec.originator, self.merge_runs(runs))
         return takewhile(lambda task: not task.spec.originator, self.merge_runs(runs))
 
-    def _kind_of(self, shape: Shape) -> Kind:
-        kind = self._kinds.get(shape)
-        if kind is None:
-            kind = self._kinds[shape] = self._reckon_kind(shape)
-        return kind
+    def _size_order_of(self, shape: Shape) -> SizeOrder:
+        size_order = self._size_orders.get(shape)
+        if size_order is None:
+            size_order = self._size_orders[shape] = self._compute_size_order(shape)
+        return size_order
 
-    def _reckon_kind(self, shape: Shape) -> Kind:
+    def _compute_size_order(self, shape: Shape) -> SizeOrder:
         """Returns the part of the key that depends on the size: first comes the size with the largest fraction of its
         types wanted, then the one with the smallest fractions of the max."""
         shares: list[float] = []

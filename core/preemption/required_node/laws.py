@@ -8,8 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from kornel.core.domain.ask_places import AskPlace
-from kornel.core.laws import freed_devices, overkill, plain_walk, whole_gangs
-from kornel.core.laws.limits import check_limits
+from kornel.core.laws import eligible, freed_devices, overkill, plain_walk, whole_gangs
 from kornel.core.laws.verdict import Law, Violation
 from kornel.core.model.allocations import Allocation
 from kornel.core.policies.view import PartitionView
@@ -24,7 +23,7 @@ def check(view: PartitionView, plan: PreemptionPlan) -> tuple[Violation, ...]:
         *_check_eligible(plan),
         *_sufficient_and_minimal(view, plan),
         *_check_mildest(view, plan),
-        *check_limits((plan.ask,), view.types.names),
+        *eligible.check_limits((plan.ask,), view.types.names),
     )
 
 
@@ -35,23 +34,12 @@ def _check_node(view: PartitionView, plan: PreemptionPlan) -> Iterator[Violation
 
 
 def _check_eligible(plan: PreemptionPlan) -> Iterator[Violation]:
-    seen: set[str] = set()
+    yield from eligible.check_victims(plan.victims, shields=False)
     for victim in plan.victims:
-        if victim.key in seen:
-            yield Violation(Law.ELIGIBLE, f"{victim.key} is named twice")
-        seen.add(victim.key)
         if victim.node is not plan.node:
             yield Violation(Law.REQUIRED_NODE, f"{victim.key} does not run on {plan.node.node_id}")
         if victim.priority > plan.ask.priority:
             yield Violation(Law.PRIORITY, f"{victim.key} has {victim.priority}, the ask {plan.ask.priority}")
-        for fault, present in (
-            ("bound to its required node", bool(victim.spec.required_node)),
-            ("being released", victim.released),
-            ("already a victim", victim.preempted),
-            ("taking the place of a placeholder", victim.place is AskPlace.REPLACING),
-        ):
-            if present:
-                yield Violation(Law.ELIGIBLE, f"{victim.key} is {fault}")
 
 
 def _freed_by(victims: list[Allocation], t: int) -> int:

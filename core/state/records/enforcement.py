@@ -72,7 +72,7 @@ class Remainder:
         self.protected: Final = protected
 
 
-class Standing:
+class Overuse:
     """A queue above its max, since *since_ns*."""
 
     __slots__ = ("began_again", "reached", "rest", "since_ns")
@@ -106,7 +106,7 @@ class Enforcement:
     __slots__ = ("above", "armed", "due", "postponed", "replacing", "run", "served", "ticking")
 
     def __init__(self) -> None:
-        self.above: dict[Queue, Standing] = {}
+        self.above: dict[Queue, Overuse] = {}
         """Every configured queue above its max, whether it is to be enforced or not."""
         self.replacing: dict[Allocation, None] = {}
         """Victims that replace stuck ones; they are not replaced themselves."""

@@ -58,8 +58,8 @@ def queues_to_try(state: PartitionState) -> list[Queue]:
     enforcement = state.enforcement
     again = [
         queue
-        for queue, standing in enforcement.above.items()
-        if standing.rest is not None and above_max.numbers_of(queue) != standing.rest.numbers
+        for queue, overuse in enforcement.above.items()
+        if overuse.rest is not None and above_max.numbers_of(queue) != overuse.rest.numbers
     ]
     return list(dict.fromkeys([*enforcement.armed, *again]))
 

@@ -12,7 +12,7 @@ from kornel.core.model.queues import Queue
 from kornel.core.preemption.quota.above_max import say_protection
 from kornel.core.preemption.quota.shares import Amounts, net_usage
 from kornel.core.state.partition_state import PartitionState
-from kornel.core.state.records.enforcement import ProtectedBy, Protection, Standing
+from kornel.core.state.records.enforcement import Overuse, ProtectedBy, Protection
 from kornel.shared.readable_amounts import format_count
 
 
@@ -38,25 +38,25 @@ class AboveMax(NamedTuple):
 def above_max_of(state: PartitionState, queue: Queue) -> AboveMax | None:
     """Describes by how much *queue* is above its max, and what is done about it; ``None``: it is not above its max."""
     enforcement = state.enforcement
-    standing = enforcement.above.get(queue)
+    overuse = enforcement.above.get(queue)
     over = queue.above_max()
-    if standing is None or not over:
+    if overuse is None or not over:
         return None
     resources = state.types.to_resources
     leaving = {t: min(amount, queue.preempting[t]) for t, amount in over.items() if queue.preempting[t]}
     rest = {t: net_usage(queue, t) - queue.max[t] for t in over if net_usage(queue, t) > queue.max[t]}
     return AboveMax(
         queue.path,
-        standing.since_ns,
+        overuse.since_ns,
         resources(over),
         resources(leaving),
         enforcement.armed.get(queue),
-        _describe_course(state, queue, standing, rest),
-        tuple(_find_protections(state, queue, standing, rest)),
+        _describe_course(state, queue, overuse, rest),
+        tuple(_find_protections(state, queue, overuse, rest)),
     )
 
 
-def _describe_course(state: PartitionState, queue: Queue, standing: Standing, rest: Amounts) -> str:
+def _describe_course(state: PartitionState, queue: Queue, overuse: Overuse, rest: Amounts) -> str:
     """Returns a text about what is done about a queue above its max."""
     enforcement = state.enforcement
     if enforcement.run is not None and enforcement.run.queue is queue:
@@ -67,11 +67,11 @@ def _describe_course(state: PartitionState, queue: Queue, standing: Standing, re
     if switch := switched_off_by(state, queue):
         return f"nothing is preempted: {switch}"
     if queue in enforcement.armed:
-        again = "its delay began again when the core was restarted; " if standing.began_again else ""
+        again = "its delay began again when the core was restarted; " if overuse.began_again else ""
         return f"{again}it is to be enforced"
-    if standing.rest is not None:
+    if overuse.rest is not None:
         return "it was enforced as far as the laws allow, and is tried again when that changes"
-    if standing.reached is Outcome.BEST_EFFORT:
+    if overuse.reached is Outcome.BEST_EFFORT:
         return "it was enforced; the rest is within its quota.preemption.miss"
     return "it is not enforced until its max or its delay changes"
 
@@ -87,13 +87,13 @@ def switched_off_by(state: PartitionState, queue: Queue) -> str:
     return ""
 
 
-def _find_protections(state: PartitionState, queue: Queue, standing: Standing, rest: Amounts) -> Iterator[str]:
+def _find_protections(state: PartitionState, queue: Queue, overuse: Overuse, rest: Amounts) -> Iterator[str]:
     """Yields what protects the amounts above the max: as found by the last run, or before any run the guarantees above
     the queue."""
     if not rest:
         return
-    if standing.rest is not None:
-        yield from (say_protection(state, protection) for protection in standing.rest.protected)
+    if overuse.rest is not None:
+        yield from (say_protection(state, protection) for protection in overuse.rest.protected)
         return
     for t, amount in rest.items():
         for level in queue.lineage():

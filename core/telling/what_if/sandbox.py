@@ -31,7 +31,7 @@ from kornel.core.model.not_placed import NotPlaced
 from kornel.core.model.queues import Queue
 from kornel.core.policies.placement.decide import Placed
 from kornel.core.preemption import budgets, eviction
-from kornel.core.preemption.guarantee import gang_laws
+from kornel.core.preemption.guarantee import laws
 from kornel.core.preemption.guarantee.attempts import drive as guarantee
 from kornel.core.preemption.guarantee.gangs.search import GangSearch, Tools
 from kornel.core.preemption.guarantee.guarantee_record import GuaranteeRecord
@@ -351,7 +351,7 @@ def find_unit_plan(
     for _ in range(min(MOST_STEPS, max(2, MOST_LOOKS // max(1, len(state.nodes))))):
         found = search.take_step(state, tools, now_ns)
         if isinstance(found, GangPlan):
-            broken = gang_laws.check(state, found)
+            broken = laws.check(state, found)
             return Refusal(Outcome.LAW_BROKEN, "; ".join(v.detail for v in broken)) if broken else found
         if found is not None:
             return found

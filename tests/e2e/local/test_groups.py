@@ -10,10 +10,14 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import grpc
 import pytest
 
 from kornel.shim_local import Cluster, NoServer, RequestRefused, WorkerGroup
+from kornel.v1.explain_pb2 import ExplainRequest
+from kornel.v1.explain_pb2_grpc import ExplainServiceStub
 from tests.e2e.local.harness import ROOT, Local, running_local
+from tests.patience import PATIENCE_S
 from tests.prepared import python
 from tests.waiting import wait_until
 
@@ -71,6 +75,18 @@ def there(local: Local, group: WorkerGroup) -> list[str]:
 
 def wait_for(local: Local, group: WorkerGroup, *keys: str) -> None:
     wait_until(lambda: there(local, group) == list(keys), f"{keys} to be there")
+
+
+def is_known(local: Local, key: str) -> bool:
+    """Tells whether the core has the ask of a task, which it is sent once its application has been accepted."""
+    with grpc.insecure_channel(f"unix:{local.folder}/core.sock") as channel:
+        try:
+            ExplainServiceStub(channel).Explain(ExplainRequest(name=key), timeout=PATIENCE_S)
+        except grpc.RpcError as error:
+            if error.code() is not grpc.StatusCode.NOT_FOUND:
+                raise
+            return False
+        return True
 
 
 def test_a_group_is_started_scaled_and_stopped(local: Local) -> None:
@@ -155,7 +171,9 @@ def test_a_gang_that_stays_below_its_least_is_ended_and_comes_again_as_a_whole(l
     group = start(local, 4, at_least=4)
     wait_for(local, group, *(f"1.{index}-1" for index in range(4)))
     other = local.shell("sleep 1000", queue="owed")
-    local.wait_for_state(other, "queued")
+    waiting = local.wait_for_state(other, "queued")["key"]
+    # Until the core knows that somebody is owed the room, it goes to the gang.
+    wait_until(lambda: is_known(local, waiting), "the core to know the other job")
     os.kill(int(local.read_log("1.0").split()[-1]), signal.SIGKILL)
     local.wait_for_state(other, "running")
     wait_until(lambda: {each.state for each in group.list_workers()} == {"queued"}, "the gang to be ended")
@@ -176,6 +194,7 @@ def test_without_a_server_it_says_so(tmp_path: Path) -> None:
         Cluster(tmp_path)
 
 
+@pytest.mark.long
 def test_the_program_of_the_page_runs(local: Local) -> None:
     """As it stands there, for a machine that has no room for its gang."""
     page = (ROOT / "docs" / "workers.md").read_text(encoding="utf-8")

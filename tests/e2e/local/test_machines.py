@@ -101,6 +101,7 @@ def test_an_agent_outlives_the_server(pair: Pair, tmp_path: Path) -> None:
     assert (task["state"], task["attempt"], task["node"]) == ("done", 1, "second")
 
 
+@pytest.mark.long
 def test_a_machine_that_is_given_up_loses_its_jobs_to_others(pair: Pair, tmp_path: Path) -> None:
     """Only when somebody says so. An agent that comes back has to stop what is not its own any more."""
     file = tmp_path / "trace"

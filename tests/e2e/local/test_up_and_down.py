@@ -18,6 +18,19 @@ from tests.waiting import wait_until
 UP = ("up", "--name", "here", "--vcore", "2")
 
 
+def list_programs(*wanted: bytes) -> list[int]:
+    """Returns the process IDs of all programs that have all of *wanted* among their arguments."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            words = set(path.read_bytes().split(b"\0"))
+        except OSError:
+            continue
+        if words.issuperset(wanted):
+            found.append(int(path.parent.name))
+    return found
+
+
 class Commands:
     """A state directory, and commands on it."""
 
@@ -44,16 +57,11 @@ class Commands:
 
     def list_cores(self) -> list[int]:
         """Returns the process IDs of the cores of this state directory."""
-        wanted = f"unix:{self.local.folder}/core.sock".encode()
-        found = []
-        for path in Path("/proc").glob("[0-9]*/cmdline"):
-            try:
-                words = path.read_bytes().split(b"\0")
-            except OSError:
-                continue
-            if b"serve" in words and wanted in words:
-                found.append(int(path.parent.name))
-        return found
+        return list_programs(b"serve", f"unix:{self.local.folder}/core.sock".encode())
+
+    def list_servers(self) -> list[int]:
+        """Returns the process IDs of what serves in this state directory, or is about to."""
+        return list_programs(b"--foreground", str(self.local.folder).encode())
 
 
 @pytest.fixture
@@ -72,6 +80,8 @@ def test_two_commands_at_once_start_one_server(commands: Commands) -> None:
     assert [command.returncode for command in both] == [0, 0], said
     assert sorted(text.splitlines()[0] for text in said) == ["already up", "up"]
     assert len(commands.list_cores()) == 1
+    # One that was started in vain, and had not found that out yet, would serve as soon as the other goes down.
+    assert len(commands.list_servers()) == 1
 
 
 def test_a_core_that_is_kept_is_the_only_one(commands: Commands) -> None:

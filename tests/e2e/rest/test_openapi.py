@@ -128,18 +128,16 @@ def closed(schema: Any) -> Any:
     return shown
 
 
-@pytest.mark.parametrize(("path", "shape"), JSON_ROUTES.items())
-async def test_answers_have_the_shapes_that_are_documented(busy: Cluster, path: str, shape: tuple[str, str]) -> None:
-    kind, name = shape
-    item = {"$ref": f"#/components/schemas/{name}"}
-    schema = {
-        **({"type": "array", "items": item} if kind else item),
-        "components": {"schemas": {known: closed(document.schema) for known, document in DOCUMENTS.items()}},
-    }
-    answer = (await busy.http.get(path)).json()
-    assert answer
-    schema["components"]["schemas"]["Configuration"] = DOCUMENTS["Configuration"].schema  # type: ignore[index]
-    jsonschema_rs.Draft202012Validator(schema).validate(answer)
+async def test_answers_have_the_shapes_that_are_documented(busy: Cluster) -> None:
+    schemas = {known: closed(document.schema) for known, document in DOCUMENTS.items()}
+    schemas["Configuration"] = DOCUMENTS["Configuration"].schema
+    for path, (kind, name) in JSON_ROUTES.items():
+        item = {"$ref": f"#/components/schemas/{name}"}
+        schema = {**({"type": "array", "items": item} if kind else item), "components": {"schemas": schemas}}
+        answer = (await busy.http.get(path)).json()
+        assert answer, path
+        found = [error.message for error in jsonschema_rs.Draft202012Validator(schema).iter_errors(answer)]
+        assert not found, f"{path}: {found}"
 
 
 async def test_every_list_has_pages(busy: Cluster) -> None:

@@ -60,8 +60,16 @@ def amounts(vector: Vector) -> dict[str, int]:
     return {name: amount for name, amount in zip(TYPES, vector, strict=False) if amount}
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
-@pytest.mark.parametrize("restarts", [False, True], ids=["", "restarted"])
+@pytest.mark.parametrize(
+    ("case", "restarts"),
+    [
+        *(pytest.param(case, False, id=case.name) for case in CASES),
+        *(
+            pytest.param(case, True, id=f"{case.name}, restarted", marks=[pytest.mark.long] * (at % 8 != 0))
+            for at, case in enumerate(CASES)
+        ),
+    ],
+)
 def test_case(case: MonitorCase, restarts: bool) -> None:
     """The first round notifies as much of each leaf as the worked case says; the third takes just that."""
     stage = stage_of(case)

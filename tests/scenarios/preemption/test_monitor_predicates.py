@@ -16,6 +16,7 @@ from kornel.core.domain.commands import (
     UpdateConfiguration,
 )
 from kornel.core.domain.effects import Effect, PredicatesAsked, PreemptionPredicatesAsked
+from tests.examples import mark_rest_long
 from tests.scenarios.preemption.monitor_stage import (
     AT_ONCE,
     ONE,
@@ -87,13 +88,13 @@ def play(stage: Answering, seconds: int) -> list[Effect]:
 
 
 SUBSCRIPTIONS: Final[list[dict[str, bool]]] = [
+    {"predicates": True, "preemption_predicates": True},
     {"predicates": True},
     {"preemption_predicates": True},
-    {"predicates": True, "preemption_predicates": True},
 ]
 
 
-@pytest.mark.parametrize("subscribed", SUBSCRIPTIONS)
+@pytest.mark.parametrize("subscribed", mark_rest_long(SUBSCRIPTIONS))
 def test_nobody_goes_for_asks_that_the_shim_refuses_everywhere(subscribed: dict[str, bool]) -> None:
     stage = two_queues(lambda _node, _now: False, **subscribed)
     found = play(stage, 1_200)
@@ -111,7 +112,7 @@ def test_those_of_the_node_that_the_shim_allows_go(subscribed: dict[str, bool]) 
     assert all(key.startswith("n3") for notice in notices(found) for key in notice.at_risk)
 
 
-@pytest.mark.parametrize("subscribed", SUBSCRIPTIONS)
+@pytest.mark.parametrize("subscribed", mark_rest_long(SUBSCRIPTIONS))
 def test_a_no_at_the_kill_withdraws_the_notices(subscribed: dict[str, bool]) -> None:
     """Notice at 5 s, due at 15 s, when the shim has changed its mind."""
     stage = two_queues(lambda _node, now: now < 15, **subscribed)
@@ -123,7 +124,7 @@ def test_a_no_at_the_kill_withdraws_the_notices(subscribed: dict[str, bool]) -> 
     assert killed(found) == []
 
 
-@pytest.mark.parametrize("subscribed", SUBSCRIPTIONS)
+@pytest.mark.parametrize("subscribed", mark_rest_long(SUBSCRIPTIONS))
 def test_nobody_goes_while_the_shim_does_not_answer(subscribed: dict[str, bool]) -> None:
     stage = two_queues(None, **subscribed)
     assert killed(play(stage, 120)) == []

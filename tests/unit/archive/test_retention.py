@@ -16,11 +16,11 @@ from tests.waiting import wait_until
 @pytest.mark.parametrize(
     ("keep", "left"),
     [
-        (Retention(), range(3_000)),
-        (Retention(age_s=DAY_S), range(1_000, 3_000)),
-        (Retention(rows=150), range(2_850, 3_000)),
-        (Retention(age_s=DAY_S, rows=2_500), range(1_000, 3_000)),
-        (Retention(age_s=DAY_S, rows=5), range(2_995, 3_000)),
+        (Retention(), range(300)),
+        (Retention(age_s=DAY_S), range(100, 300)),
+        (Retention(rows=15), range(285, 300)),
+        (Retention(age_s=DAY_S, rows=250), range(100, 300)),
+        (Retention(age_s=DAY_S, rows=5), range(295, 300)),
     ],
     ids=["neither", "age", "rows", "age is stricter", "rows are stricter"],
 )
@@ -28,13 +28,13 @@ def test_retention(database: str, tmp_path: Path, keep: Retention, left: range) 
     """What is older than the age, or beyond the number of rows, goes; the newest stay."""
     settings = settings_for(database, tmp_path, retention={"events": keep}, prune_every_s=0.05)
     day_ns = DAY_S * 10**9
-    told = [event(n, at_ns=NOW_NS - 2 * day_ns + n if n < 1_000 else NOW_NS - n % 7) for n in range(3_000)]
+    told = [event(n, at_ns=NOW_NS - 2 * day_ns + n if n < 100 else NOW_NS - n % 7) for n in range(300)]
     with writing(settings) as archive:
         archive.observe(told)
-        wait_until(lambda: archive.status().committed == 3_000, "the database to take records")
+        wait_until(lambda: archive.status().committed == 300, "the database to take records")
         wait_until(lambda: len(everything(settings, "events")) == len(left), "records to go")
-    if keep.rows and len(left) < 2_000:
-        newest = sorted(range(1_000, 3_000), key=lambda n: (NOW_NS - n % 7, n))[-keep.rows :]
+    if keep.rows and len(left) < 200:
+        newest = sorted(range(100, 300), key=lambda n: (NOW_NS - n % 7, n))[-keep.rows :]
         assert sorted(objects(everything(settings, "events"))) == sorted(f"ask-{n}" for n in newest)
     else:
         assert sorted(objects(everything(settings, "events"))) == sorted(f"ask-{n}" for n in left)

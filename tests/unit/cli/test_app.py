@@ -212,10 +212,15 @@ CLIENT_ONLY = ("grpc", "google.protobuf", "asyncio")
     ("arguments", "unwanted", "most"),
     [
         (["version"], ("typer", "rich", *CLIENT_ONLY, *SERVER_ONLY), 180),
-        (["--version"], ("typer", "rich", *CLIENT_ONLY, *SERVER_ONLY), 180),
+        pytest.param(["--version"], ("typer", "rich", *CLIENT_ONLY, *SERVER_ONLY), 180, marks=pytest.mark.long),
         (["--help"], SERVER_ONLY, 640),
         (["serve", "--help"], ("grpc", "kornel.cli.client.calls", *SERVER_ONLY), 500),
-        (["security", "token", "ann"], ("grpc", "kornel.core.process.server", "kornel.core.rest", "sqlalchemy"), 500),
+        pytest.param(
+            ["security", "token", "ann"],
+            ("grpc", "kornel.core.process.server", "kornel.core.rest", "sqlalchemy"),
+            500,
+            marks=pytest.mark.long,
+        ),
         (
             ["config", "check", "none.yaml"],
             ("kornel.core.process.server", "kornel.core.rest", "sqlalchemy", "starlette"),
@@ -226,10 +231,11 @@ CLIENT_ONLY = ("grpc", "google.protobuf", "asyncio")
             ("kornel.core", "rich", *SERVER_ONLY),
             480,
         ),
-        (
+        pytest.param(
             ["nodes", "--grpc", "127.0.0.1:1", "--timeout", "0.1"],
             ("kornel.core", "rich", *SERVER_ONLY),
             480,
+            marks=pytest.mark.long,
         ),
     ],
     ids=lambda value: " ".join(value[:2]) if isinstance(value, list) else None,
@@ -257,8 +263,10 @@ NEEDED_FOR_WHAT_IS_OFF = ("sqlalchemy", "alembic", "psycopg", "sqlite3", "crypto
 
 @pytest.mark.parametrize(
     ("options", "unwanted", "most"),
-    [(["--history", "off"], NEEDED_FOR_WHAT_IS_OFF, 1_268), ([], NEEDED_FOR_WHAT_IS_OFF[4:], 1_345)],
-    ids=["history off", "history on"],
+    [
+        pytest.param(["--history", "off"], NEEDED_FOR_WHAT_IS_OFF, 1_268, id="history off"),
+        pytest.param([], NEEDED_FOR_WHAT_IS_OFF[4:], 1_345, id="history on", marks=pytest.mark.long),
+    ],
 )
 def test_a_core_imports_only_what_it_serves_with(
     options: list[str], unwanted: tuple[str, ...], most: int, tmp_path: Path

@@ -1,7 +1,5 @@
-"""Replacements that go to another node than their placeholder's, and how long placeholders may wait.
-
-Nothing but a predicate keeps a replacement off its placeholder's node, so these tests bring their own
-(scheduling.md 10.3, 10.4; protocol.md 6.3, 7.2, contract cases 43, 45, 123).
+"""Which replacement is chosen where predicates keep it off its placeholder's node, and how long placeholders may wait
+(scheduling.md 10.3, 10.4; protocol.md 6.3). What becomes of replacements on another node is in ``predicates.txt``.
 """
 
 from __future__ import annotations
@@ -39,111 +37,6 @@ def gang() -> Stage:
     stage.play(["node n1", "app app1", "ask p placeholder group=g vcore=2000", "cycle", "node n2"])
     stage.play(["ask r group=g"])
     return stage
-
-
-@pytest.fixture
-def elsewhere(gang: Stage) -> Stage:
-    """The gang, with r on its way to n2."""
-    assert serve(gang) == 1
-    assert gang.play(["cycle"]) == ["release p PLACEHOLDER_REPLACED"]
-    return gang
-
-
-def test_the_other_node_is_charged_at_once_and_nothing_else_is(elsewhere: Stage) -> None:
-    """Started on another node: the real one is charged there; queue and application hold the placeholder (3)."""
-    assert elsewhere.play(
-        [
-            "show request r node replaces",
-            "show node n1 allocated",
-            "show node n2 allocated",
-            "show queue root used pending",
-            "show app app1 pending real placeholder",
-            "status",
-        ]
-    ) == [
-        "request r node=n2 replaces=p",
-        "node n1 allocated={vcore=2000}",
-        "node n2 allocated={vcore=1000}",
-        "queue root used={vcore=2000} pending={}",
-        "app app1 pending={} real={} placeholder={vcore=2000}",
-        "manager rm-1",
-        "partition [rm-1]default nodes=2 asks=0 allocations=1 reservations=0 capacity={memory=20,vcore=20000}",
-    ]
-
-
-def test_confirmed_elsewhere_frees_the_placeholders_node(elsewhere: Stage) -> None:
-    """Confirmed: the placeholder leaves its node, the difference leaves the queue (3)."""
-    assert elsewhere.play(
-        [
-            "release p type=PLACEHOLDER_REPLACED",
-            "show node n1 allocated",
-            "show node n2 allocated",
-            "show queue root used",
-            "show app app1 real placeholder groups",
-        ]
-    ) == [
-        "app app1 Running",
-        "allocate r on n2",
-        "node n1 allocated={}",
-        "node n2 allocated={vcore=1000}",
-        "queue root used={vcore=1000}",
-        "app app1 real={vcore=1000} placeholder={} groups=g:1+0/1",
-    ]
-
-
-def test_case_43_the_placeholders_node_goes(elsewhere: Stage) -> None:
-    """The placeholder is released with its node, then the real one is confirmed on the other."""
-    assert elsewhere.play(["decommission n1", "show queue root used", "show app app1 groups"]) == [
-        "release p STOPPED_BY_RM",
-        "app app1 Running",
-        "allocate r on n2",
-        "queue root used={vcore=1000}",
-        "app app1 groups=g:1+0/1",
-    ]
-
-
-def test_case_45_the_other_node_goes(elsewhere: Stage) -> None:
-    """Nothing is said; the real one is an ask again, and placed as one once the placeholder is confirmed."""
-    assert elsewhere.play(["decommission n2", "cycle", "show request r node replaces", "show request p released"]) == [
-        "request r node=- replaces=-",
-        "request p released=yes",
-    ]
-    assert elsewhere.play(["release p type=PLACEHOLDER_REPLACED", "show app app1 groups", "cycle"]) == [
-        "app app1 groups=g:0+1/1",
-        "app app1 Running",
-        "allocate r on n1",
-    ]
-
-
-def test_case_123_a_withdrawn_real_one_frees_the_other_node(elsewhere: Stage) -> None:
-    """DB-10: the other node is free at once, the placeholder ends without successor."""
-    assert elsewhere.play(["release r", "show node n2 allocated", "release p type=PLACEHOLDER_REPLACED"]) == [
-        "node n2 allocated={}",
-        "app app1 Completing",
-    ]
-
-
-def test_a_change_of_size_on_the_way_is_charged_on_the_other_node(elsewhere: Stage) -> None:
-    """Only the node knows the real one so far, so only the node is corrected (protocol.md 8.2)."""
-    assert elsewhere.play(
-        ["resize-ask r vcore=1500", "show node n2 allocated", "show queue root used", "decommission n1"]
-    ) == [
-        "node n2 allocated={vcore=1500}",
-        "queue root used={vcore=2000}",
-        "release p STOPPED_BY_RM",
-        "app app1 Running",
-        "allocate r on n2",
-    ]
-
-
-def test_removing_the_application_frees_both_nodes(elsewhere: Stage) -> None:
-    """Protocol 6.5: what is on its way was never announced, so it is not listed."""
-    assert elsewhere.play(["remove-app app1", "show node n1 allocated", "show node n2 allocated"]) == [
-        "app app1 Completing",
-        "release p STOPPED_BY_RM",
-        "node n1 allocated={}",
-        "node n2 allocated={}",
-    ]
 
 
 def test_what_is_on_its_way_is_no_victim() -> None:

@@ -191,10 +191,7 @@ def find_plan(state: PartitionState, ask: Allocation, now_ns: int) -> Preemption
         return None
     refused = check_preconditions(state, (ask,), now_ns) if ask.dialogue is None else None
     if refused is not None:
-        failing.note_preemption(ask, refused, now_ns)
-        if ask.outcome is not refused:
-            ask.outcome = refused
-            eviction.record_decision(state, guarantee.KIND, ask, now_ns, refused)
+        tell_refusal(state, (ask,), Refusal(refused), now_ns)
         return Refusal(refused)
     # No further question may be asked, and an attempt cannot end without the shim's answers.
     if state.callbacks.full and ask.dialogue is None:
@@ -205,7 +202,7 @@ def find_plan(state: PartitionState, ask: Allocation, now_ns: int) -> Preemption
     if known is None and ask.dialogue is None:
         known = _refused_by_law_4(state, ask, now_ns)
     if known is not None:
-        _tell_refusal(state, ask, known, now_ns)
+        tell_refusal(state, (ask,), known, now_ns)
         return known
     # This follows the refusals that need no search, because these do not count against the limit of an interval.
     held = _hold_back_attempt(state, ask, now_ns)
@@ -237,7 +234,7 @@ def find_plan(state: PartitionState, ask: Allocation, now_ns: int) -> Preemption
         if not budgets.is_shadowed(state, guarantee.KIND):
             return result
         would_be, result = result, Refusal(Outcome.SHADOW)
-    _tell_refusal(state, ask, result, now_ns, would_be)
+    tell_refusal(state, (ask,), result, now_ns, would_be)
     if result.outcome in WAITS_FOR_CHANGE and result.retry_ns is None:
         record.gate.park_ask(ask, result, state.changes, now_ns)
     else:
@@ -267,14 +264,20 @@ def _refused_by_law_4(state: PartitionState, ask: Allocation, now_ns: int) -> Re
     return entitled
 
 
-def _tell_refusal(
-    state: PartitionState, ask: Allocation, refusal: Refusal, now_ns: int, would_be: PreemptionPlan | None = None
+def tell_refusal(
+    state: PartitionState,
+    members: Sequence[Allocation],
+    refusal: Refusal,
+    now_ns: int,
+    would_be: PreemptionPlan | None = None,
 ) -> None:
-    """Records that there is no plan for *ask*, if its last outcome was another one."""
-    failing.note_preemption(ask, refusal.outcome, now_ns)
-    if ask.outcome is not refusal.outcome:
+    """Records that no victims leave for an ask, or for all *members* of a gang, if its last outcome was another one."""
+    first = members[0]
+    if first.outcome is not refusal.outcome:
+        eviction.record_decision(state, guarantee.KIND, first, now_ns, refusal.outcome, refusal.detail, would_be)
+    for ask in members:
+        failing.note_preemption(ask, refusal.outcome, now_ns)
         ask.outcome = refusal.outcome
-        eviction.record_decision(state, guarantee.KIND, ask, now_ns, refusal.outcome, refusal.detail, would_be)
 
 
 def cannot_help(state: PartitionState, ask: Allocation, account: Account, now_ns: int) -> None:
@@ -282,12 +285,10 @@ def cannot_help(state: PartitionState, ask: Allocation, account: Account, now_ns
     (preemption.md K18)."""
     if ask.outcome is Outcome.USER_QUOTA:
         return
-    ask.outcome = Outcome.USER_QUOTA
-    failing.note_preemption(ask, Outcome.USER_QUOTA, now_ns)
     names = state.types.names
     held = ", ".join(f"{account.used[t]} of {most} {names[t]}" for t, most in account.limit.max.items())
     detail = f"preemption cannot help: {account.kind} {account.name} holds {held} in {account.queue.path}"
-    eviction.record_decision(state, guarantee.KIND, ask, now_ns, Outcome.USER_QUOTA, detail)
+    tell_refusal(state, (ask,), Refusal(Outcome.USER_QUOTA, detail), now_ns)
 
 
 def rule_on_plan(
@@ -316,50 +317,35 @@ def rule_on_plan(
 def _plan_attempt(state: PartitionState, ask: Allocation, now_ns: int) -> PreemptionPlan | Refusal | None:
     """Returns a plan for *ask*, or why there is none; ``None``: the shim is being asked, and the attempt continues
     after its answer."""
-    record = state.records[GuaranteeRecord]
-    callbacks = state.callbacks
-    dialogue = ask.dialogue
     within = find_bounds(state, ask)
     if within is not None and not within.among:
         return refuse_domains(ask)
+    dialogue, callbacks = ask.dialogue, state.callbacks
     if dialogue is None and (callbacks.predicates or callbacks.preemption_predicates):
         dialogue = Dialogue(state, ask)
-    if dialogue is None:
-        found = guarantee.plan_preemption(
-            state,
-            ask,
-            index=state.victim_index,
-            known=record.prospects,
-            now_ns=now_ns,
-            within=within,
-        )
-        return name_roomy_nodes(ask, within, found) if isinstance(found, Refusal) else found
-    ask.dialogue = None
-    if dialogue.rounds == MOST_ROUNDS:
-        dialogue.leave_out_refused(now_ns)
-        return Refusal(Outcome.PREDICATE_REFUSED, f"no agreement with the predicate in {MOST_ROUNDS} rounds")
-    if not dialogue.waits:
-        dialogue.begin_round(now_ns)
-        try:
-            found = guarantee.plan_preemption(
-                state,
-                ask,
-                predicate=dialogue,
-                index=state.victim_index,
-                known=record.prospects,
-                now_ns=now_ns,
-                within=within,
-            )
-            chosen = None if isinstance(found, Refusal) else found.node
-            dialogue.leave_out_refused(now_ns, chosen)
-            return name_roomy_nodes(ask, within, found) if isinstance(found, Refusal) else found
-        except AnswerPending:
-            pass
-        except Unprepared:
+    if dialogue is not None:
+        ask.dialogue = None
+        if dialogue.rounds == MOST_ROUNDS:
+            dialogue.leave_out_refused(now_ns)
+            return Refusal(Outcome.PREDICATE_REFUSED, f"no agreement with the predicate in {MOST_ROUNDS} rounds")
+        if dialogue.waits:
             ask.dialogue = dialogue
-            raise
-    ask.dialogue = dialogue
-    return None
+            return None
+        dialogue.begin_round(now_ns)
+    known = state.records[GuaranteeRecord].prospects
+    try:
+        found = guarantee.plan_preemption(
+            state, ask, predicate=dialogue, index=state.victim_index, known=known, now_ns=now_ns, within=within
+        )
+    except AnswerPending:
+        ask.dialogue = dialogue
+        return None
+    except Unprepared:
+        ask.dialogue = dialogue
+        raise
+    if dialogue is not None:
+        dialogue.leave_out_refused(now_ns, None if isinstance(found, Refusal) else found.node)
+    return name_roomy_nodes(ask, within, found) if isinstance(found, Refusal) else found
 
 
 def find_bounds(state: PartitionState, ask: Allocation) -> Within | None:

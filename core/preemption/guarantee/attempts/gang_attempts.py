@@ -11,7 +11,7 @@ from typing import Final
 from kornel.core.domain.reasons import Outcome
 from kornel.core.model.allocations import Allocation
 from kornel.core.preemption import budgets, eviction
-from kornel.core.preemption.guarantee import gang_laws
+from kornel.core.preemption.guarantee import laws
 from kornel.core.preemption.guarantee.attempts.gang_consulting import GangDialogue
 from kornel.core.preemption.guarantee.gangs.search import GangSearch, Refused, Tools
 from kornel.core.preemption.guarantee.guarantee_record import GuaranteeRecord
@@ -72,7 +72,7 @@ def _take_step(
     if not isinstance(found, GangPlan):
         return found
     attempt.search = None
-    if search.marks != state.marks and gang_laws.check(state, found) and attempt.restarts < 2 * MOST_RESTARTS:
+    if search.marks != state.marks and laws.check(state, found) and attempt.restarts < 2 * MOST_RESTARTS:
         # The plan was right for the state at the beginning of the search, so this is no bug, and the search begins
         # again.
         attempt.restarts += 1
@@ -87,7 +87,7 @@ def _approve_plan(state: PartitionState, plan: GangPlan, now_ns: int) -> GangPla
     """Returns *plan* if the laws and the governor permit it now, otherwise the refusal."""
     if any(victim.released or victim.preempted for victim in plan.victims):
         return Refusal(Outcome.VICTIM_RELEASED)
-    broken = eviction.judge_plan(state, gang_laws.check(state, plan))
+    broken = eviction.judge_plan(state, laws.check(state, plan))
     if broken is not None:
         return broken
     if is_proposing(state):

@@ -1,7 +1,7 @@
 """Preemption for a gang as a unit: it decides when a gang may try, and finds other places for members that lost theirs.
 
 For a gang that found no open room for all its members, one plan is searched (:mod:`.gang_attempts`). No victim is asked
-to leave before there is a place for every member, the shim has approved all of them, and the laws (:mod:`..gang_laws`)
+to leave before there is a place for every member, the shim has approved all of them, and the laws (:mod:`..laws`)
 and the governor permit the plan (:mod:`.gang_plans`). From then on room is held for all members. A member that loses
 its place gets another one; if there is none, all members give up their places. Rules: preemption.md B.11.
 """
@@ -33,7 +33,6 @@ from kornel.core.state.asks import questions
 from kornel.core.state.asks.savings import give_back
 from kornel.core.state.partition_state import PartitionState
 from kornel.core.state.records.gang_record import GangHold
-from kornel.core.state.waiting import failing
 from kornel.core.state.waiting.gathering import describe_missing, forms_unit, minimum_by_group
 from kornel.core.state.waiting.rooms import UNSERVED, look_again
 
@@ -104,7 +103,8 @@ def serve_unit(
     refused = attempt.dialogue.describe_refused()
     if refused and found.outcome is Outcome.GANG_INCOMPLETE:
         found = replace(found, detail=f"{found.detail}; {refused}")
-    _tell_refusal(state, unit, members, found, now_ns)
+    unit.refusal = found
+    drive.tell_refusal(state, members, found, now_ns)
     if found.outcome in drive.WAITS_FOR_CHANGE and found.retry_ns is None:
         for ask in _one_of_each_size(members):
             record.gate.park_ask(ask, found, state.changes, now_ns)
@@ -120,7 +120,8 @@ def _may_begin(state: PartitionState, unit: GangUnit | GangHold, members: Sequen
     refused = drive.check_preconditions(state, members, now_ns)
     if refused is not None:
         unit.no_attempt_is_due()
-        _tell_refusal(state, unit, members, Refusal(refused), now_ns)
+        unit.refusal = Refusal(refused)
+        drive.tell_refusal(state, members, unit.refusal, now_ns)
         return False
     if state.callbacks.full:
         unit.no_attempt_is_due()
@@ -129,7 +130,8 @@ def _may_begin(state: PartitionState, unit: GangUnit | GangHold, members: Sequen
     known = record.gate.known_answer(first, state.changes)
     if known is not None:
         unit.no_attempt_is_due()
-        _tell_refusal(state, unit, members, known, now_ns)
+        unit.refusal = known
+        drive.tell_refusal(state, members, known, now_ns)
         return False
     held = None if is_proposing(state) else drive.hold_back(state, first, now_ns)
     if held is not None:
@@ -250,15 +252,3 @@ def _exceeded_account(application: Application, lost: Sequence[Allocation]) -> A
 
 def _one_of_each_size(members: Sequence[Allocation]) -> list[Allocation]:
     return list({ask.shape: ask for ask in reversed(members)}.values())
-
-
-def _tell_refusal(
-    state: PartitionState, unit: GangUnit | GangHold, members: Sequence[Allocation], refusal: Refusal, now_ns: int
-) -> None:
-    """Record that no victims leave for the gang of *unit*, if the last outcome was another one."""
-    first, unit.refusal = members[0], refusal
-    if first.outcome is not refusal.outcome:
-        eviction.record_decision(state, KIND, first, now_ns, refusal.outcome, refusal.detail)
-    for ask in members:
-        failing.note_preemption(ask, refusal.outcome, now_ns)
-        ask.outcome = refusal.outcome

@@ -21,7 +21,7 @@ from kornel.core.policies.view import PartitionView
 from kornel.core.preemption import budgets, eviction
 from kornel.core.preemption.budgets import RETRY_NS, set_due
 from kornel.core.preemption.gang_losses import describe_whole
-from kornel.core.preemption.guarantee import gang_laws
+from kornel.core.preemption.guarantee import laws
 from kornel.core.preemption.plan import GangPlan, PreemptionPlan, Refusal
 from kornel.core.state.asks import moves, questions, reservations
 from kornel.core.state.books import ledger
@@ -65,7 +65,7 @@ class GangProposal:
 
     def stands(self, view: PartitionView, turn: GangPlan) -> bool:
         """Tells whether the laws allow *turn*, a part of the plan, by itself."""
-        return _all_wait(turn) and all(broken.law is Law.UNIT_WHOLE for broken in gang_laws.check(view, turn))
+        return _all_wait(turn) and all(broken.law is Law.UNIT_WHOLE for broken in laws.check(view, turn))
 
     def carry_out(self, state: PartitionState, turn: GangPlan, kind: str, now_ns: int) -> None:
         """Makes the victims of *turn*, a part of the plan, leave as a decision of *kind*. What is left of the plan
@@ -91,7 +91,7 @@ class GangProposal:
 
 def can_carry_out(view: PartitionView, plan: GangPlan) -> bool:
     """Tells whether all members of *plan* still wait for it, and the laws allow it now."""
-    return _all_wait(plan) and not gang_laws.check(view, plan)
+    return _all_wait(plan) and not laws.check(view, plan)
 
 
 def _all_wait(plan: GangPlan) -> bool:

@@ -49,7 +49,7 @@ Question = tuple[Queue, Shape, int, Allocation | None]
 """The key of a question: (leaf, shape, priority, ask). Asks with the same key find the same victims. The ask itself is
 part of the key only if it has a reservation, leaves out nodes of its own, or preempts together with its gang."""
 
-Standing = tuple[tuple[int, ...], ...]
+PathAmounts = tuple[tuple[int, ...], ...]
 """The amounts of each queue on a path that has a guarantee or a max: what it holds net of victims, and what is claimed
 in it."""
 
@@ -64,7 +64,7 @@ class RefusedQuestion:
 
     __slots__ = ("asks", "doubtful", "pause_ns", "refusal", "standing", "tried_ns", "version")
 
-    def __init__(self, refusal: Refusal, standing: Standing, version: int, tried_ns: int, pause_ns: int) -> None:
+    def __init__(self, refusal: Refusal, standing: PathAmounts, version: int, tried_ns: int, pause_ns: int) -> None:
         self.refusal: Final = refusal
         self.standing: Final = standing
         """The amounts on the path of the asks at the last search."""
@@ -100,7 +100,7 @@ class Changes:
         self.offers: Final[list[Vector]] = []
         """The most that each changed node can have free, if all its possible victims leave."""
         self._fits: Final[dict[Shape, bool]] = {}
-        self._standings: Final[dict[Queue, Standing | None]] = {}
+        self._amounts_on_paths: Final[dict[Queue, PathAmounts | None]] = {}
 
     def may_differ(self, question: Question, known: RefusedQuestion) -> bool:
         """Tells whether *question* could get another answer than the *known* one."""
@@ -108,9 +108,9 @@ class Changes:
         refusal = known.refusal
         if refusal.cut_short or not self.holders.isdisjoint(known.asks):
             return True
-        if leaf not in self._standings:
-            self._standings[leaf] = None if self.moved.isdisjoint(leaf.lineage()) else standing_of(leaf)
-        standing = self._standings[leaf]
+        if leaf not in self._amounts_on_paths:
+            self._amounts_on_paths[leaf] = None if self.moved.isdisjoint(leaf.lineage()) else amounts_on_path(leaf)
+        standing = self._amounts_on_paths[leaf]
         if standing is not None and standing != known.standing:
             # A queue that has all of its guarantee is owed nothing before it holds less.
             less = map(lt, chain.from_iterable(standing), chain.from_iterable(known.standing))
@@ -240,7 +240,9 @@ class QuestionGate:
                 pause_ns, since_ns = before.pause_ns, before.tried_ns
             elif refusal.outcome not in _OWN_PATH and now_ns <= before.tried_ns + 2 * before.pause_ns:
                 pause_ns = min(2 * before.pause_ns, LONGEST_PAUSE_NS)
-        known = self._known[question] = RefusedQuestion(refusal, standing_of(ask.queue), version, since_ns, pause_ns)
+        known = self._known[question] = RefusedQuestion(
+            refusal, amounts_on_path(ask.queue), version, since_ns, pause_ns
+        )
         waiting[ask] = None
         known.asks = waiting
 
@@ -340,7 +342,7 @@ class QuestionGate:
         return bool(self._known) and state.changes != self._seen
 
 
-def standing_of(leaf: Queue) -> Standing:
+def amounts_on_path(leaf: Queue) -> PathAmounts:
     """Returns the amounts on the path of *leaf* on which the guarantees, fences and quotas of its asks depend."""
     found: list[tuple[int, ...]] = []
     for queue in leaf.lineage():

@@ -21,15 +21,15 @@ from kornel.core.policies.bound_groups import Bound
 from kornel.core.policies.device_sharing import search_sharing
 from kornel.core.policies.view import PartitionView
 from kornel.core.preemption.entitlement import Entitlement
-from kornel.core.preemption.gang_losses import can_leave_whole, is_bound, members_of
 from kornel.core.preemption.guarantee.gangs.devices import SHARING_WORK, assign_devices, devices_after, want_devices
 from kornel.core.preemption.guarantee.rules.allowances import Terms
 from kornel.core.preemption.guarantee.rules.candidates import Candidates
 from kornel.core.preemption.guarantee.rules.needs import Needs, can_take_claim
+from kornel.core.preemption.guarantee.search.gang_victims import find_gangs
 from kornel.core.preemption.guarantee.search.planner import KIND
 from kornel.core.preemption.plan import FreedAmounts, GangPlan, Need, PreemptionPlan
-from kornel.core.preemption.walk import Candidate, Effects, Walk, list_firsts
-from kornel.core.state.records.victim_index import CLASSES, VictimIndex, age_of, reluctance_of
+from kornel.core.preemption.walk import Candidate, Effects, list_firsts, take_everybody
+from kornel.core.state.records.victim_index import CLASSES, VictimIndex, reluctance_of
 
 STEPS_AT_ONCE: Final = 200
 """The work that is done at once, which takes about two milliseconds."""
@@ -45,8 +45,6 @@ MOST_NODES: Final = 32
 MOST_VICTIMS: Final = 96
 MOST_MEMBERS: Final = 32
 """The bounds of a small problem."""
-EVERYTHING: Final = 2**62
-"""A need that is never met, so that a walk takes everybody whom the laws let go."""
 
 
 def is_small(view: PartitionView, members: Sequence[Allocation]) -> bool:
@@ -97,10 +95,12 @@ class Packing:
             for level, part in enumerate(candidates.on_node(node)):
                 self._pool[level] += filter(self._can_help, part)
         self._gangs: list[list[Candidate]] = [[] for _ in CLASSES]
-        for gang, orders in _list_gangs(candidates, terms):
-            self._members[gang[3]] = orders
-            if self._can_help(gang):
-                self._gangs[max(map(reluctance_of, orders))].append(gang)
+        for whole_gang in find_gangs(candidates):
+            gang = whole_gang.as_candidate(candidates, terms)
+            if gang is not None:
+                self._members[gang[3]] = whole_gang.members
+                if self._can_help(gang):
+                    self._gangs[whole_gang.reluctance].append(gang)
         self._room: Final = terms.room
         self._bound = bound
         self._best: tuple[list[Candidate], dict[Allocation, Node]] | None = None
@@ -124,7 +124,10 @@ class Packing:
                 kept: list[Candidate] = []
                 for first in list_firsts(kept, _alike):
                     ahead = {candidate[3] for candidate in first}
-                    walk = self._walk(first, [candidate for candidate in pool if candidate[3] not in ahead])
+                    others = [candidate for candidate in pool if candidate[3] not in ahead]
+                    everybody, all_owed = chain(first, others), all(self._needs.owed)
+                    walk = take_everybody(self._needs.base, self._room, everybody, all_served=all_owed)
+                    self._work += len(others)
                     kept += walk.kept
                     kept += yield from self._try_walk(walk.taken)
                     if self._best is not None:
@@ -160,12 +163,6 @@ class Packing:
         if any(member.node in self._rooms for member in self._leaves_of(victim)):
             return True
         return any(self._needs.base[i] > 0 for i, _ in victim[5].gains)
-
-    def _walk(self, first: Sequence[Candidate], pool: Sequence[Candidate]) -> Walk:
-        walk = Walk([EVERYTHING] * len(self._needs.base), self._room, all_served=all(self._needs.owed))
-        walk.take_from(chain(first, pool))
-        self._work += len(pool)
-        return walk
 
     def _try_walk(self, taken: Sequence[Candidate]) -> Generator[None, None, Sequence[Candidate]]:
         """Gives back who of *taken* is not needed, from the last one on, and notes the others with the places of the
@@ -297,27 +294,6 @@ class Packing:
 
 def _alike(victim: Candidate) -> tuple[Effects, Node | None]:
     return victim[5], victim[4].node
-
-
-def _list_gangs(candidates: Candidates, terms: Terms) -> Iterator[tuple[Candidate, dict[Allocation, int]]]:
-    """Yields each gang that may leave as a whole as one candidate, and its members, each with its order."""
-    for leaf, rules in candidates.open_leaves.items():
-        for application in leaf.applications.values():
-            if not application.leaves_whole or not candidates.may_lose(application):
-                continue
-            members = [member for member in members_of(application) if is_bound(member)]
-            if not members or not can_leave_whole(members):
-                continue
-            if rules.highest is not None and any(member.priority > rules.highest for member in members):
-                continue
-            shapes = [member.shape for member in members]
-            effects = terms.kind_of_gang(leaf, shapes, shapes, candidates.surplus_rooms(application))
-            if effects is None:
-                continue
-            orders = {member: candidates.order_of(rules, member) for member in members}
-            name = f"{members[0].key} and its gang"
-            oldest = max(map(age_of, members))
-            yield (max(orders.values()), oldest, application.preempted_count, name, members[0], effects), orders
 
 
 class _DevicesLeft:

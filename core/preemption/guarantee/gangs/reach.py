@@ -205,11 +205,11 @@ class Reach:
             terms = laws.open.get(application.queue)
             if terms is None or (terms.highest is not None and standing >> 3 > terms.highest):
                 continue
-            kind = laws.kind_of(application.queue, shape)
-            if isinstance(kind, str) and (kind == "law 2" or not member):
+            effects = laws.effects_of(application.queue, shape)
+            if isinstance(effects, str) and (effects == "law 2" or not member):
                 # A member of a gang that would not serve a need by itself may leave with the others.
                 continue
-            gang = member and (isinstance(kind, str) or self._losses.surplus_in(application, task_group) <= 0)
+            gang = member and (isinstance(effects, str) or self._losses.surplus_in(application, task_group) <= 0)
             level = _GANGS if gang else _LEVEL_OF_CLASS[standing & 3]
             if best is None or level < best[0]:
                 best = level, terms

@@ -24,11 +24,11 @@ from kornel.core.domain.reasons import Outcome
 from kornel.core.domain.resources import NOTHING
 from kornel.core.domain.settings import GuaranteeMode
 from kornel.core.model.allocations import Allocation, sum_amounts
-from kornel.core.model.domains import Domain, Topology
+from kornel.core.model.domains import Domain
 from kornel.core.model.nodes import Node
 from kornel.core.model.orders.node_order import NodeOrder
 from kornel.core.model.queues import Queue
-from kornel.core.model.shapes import Pairs, ResourceTypes, Shape
+from kornel.core.model.shapes import Pairs, Shape
 from kornel.core.policies import gang_nodes
 from kornel.core.policies.bound_groups import Bound, bind_groups
 from kornel.core.policies.gang_nodes import Candidates, Members, take_places
@@ -71,34 +71,6 @@ class Tools(NamedTuple):
     order: NodeOrder
     victims: VictimIndex
     known: KnownProspects | None
-
-
-class GangView:
-    """A partition as the search for a member of a gang sees it: the queue of the gang must stay within its
-    guarantee."""
-
-    def __init__(self, view: PartitionView) -> None:
-        self._view = view
-        self.name: Final[str] = view.name
-        self.root: Final[Queue] = view.root
-        self.types: Final[ResourceTypes] = view.types
-        self.guarantee_mode: Final = GuaranteeMode.STRICT
-        self.victim_order: Final[str] = view.victim_order
-
-    @property
-    def nodes(self) -> Mapping[str, Node]:
-        """Returns all nodes."""
-        return self._view.nodes
-
-    @property
-    def topology(self) -> Topology | None:
-        """Returns the levels and domains."""
-        return self._view.topology
-
-    @property
-    def given_up(self) -> Mapping[Allocation, object]:
-        """Returns the victims that are no longer expected to leave."""
-        return self._view.given_up
 
 
 class GangSearch:
@@ -159,37 +131,36 @@ class GangSearch:
         """
         self.steps_left = max(0, self.steps_left - 1)
         if self._packing is not None:
-            return self._advance_packing(GangView(view), tools.victims)
-        strict = GangView(view)
+            return self._advance_packing(view, tools.victims)
         if self._fence is None:
-            refused = self._begin_search(strict)
+            refused = self._begin_search(view)
             if refused is not None:
                 return refused
         if self._finder is not None:
             return self._look_around()
         if self._way is None and self._ways:
-            if self._bound and not self._pass_over(strict):
+            if self._bound and not self._pass_over(view):
                 return None
             if self._ways:
-                self._begin_way(strict, tools.order, self._ways.pop())
+                self._begin_way(view, tools.order, self._ways.pop())
         if self._way is not None and self._seek_again():
             self._dropping = None
         if self._left and self._failure is None and self._way is not None:
-            self._place_next(strict, tools, now_ns)
+            self._place_next(view, tools, now_ns)
             return None
-        if self._way is not None and not self._end_way(strict, tools.victims):
+        if self._way is not None and not self._end_way(view, tools.victims):
             return None
         if self._ways:
             return None
         # Members found one after the other may need somebody worse, or more victims, than all of them together do.
         if self._should_walk() or (self._greedy is not None and len(self._greedy.victims) > 1):
             if is_small(view, self._members):
-                entitled = self._find_entitlement(strict)
+                entitled = self._find_entitlement(view)
                 if isinstance(entitled, Refusal):
                     return entitled  # Something has changed since the search began.
                 assert self._fence is not None, "set when the search began"
                 self._packing = Packing(
-                    strict, self._whole, self._members, self._fence, entitled, self._refused, tools.victims, self._bound
+                    view, self._whole, self._members, self._fence, entitled, self._refused, tools.victims, self._bound
                 )
                 if self._greedy is None or find_whole_gangs(self._greedy.victims):
                     self._begin_walk(self._packing)
@@ -199,7 +170,7 @@ class GangSearch:
             self._cut_short = self._cut_short or self._should_walk()
         return self._give_answer()
 
-    def _begin_search(self, view: GangView) -> Refusal | None:
+    def _begin_search(self, view: PartitionView) -> Refusal | None:
         entitled = self._find_entitlement(view)
         if isinstance(entitled, Refusal):
             return entitled
@@ -229,14 +200,14 @@ class GangSearch:
         levels = " and ".join(dict.fromkeys(group.level for group in self._bound))
         return Refusal(Outcome.GANG_INCOMPLETE, f"no {levels} would hold its members, even if nothing ran there")
 
-    def _begin_way(self, view: GangView, order: NodeOrder, way: Way) -> None:
+    def _begin_way(self, view: PartitionView, order: NodeOrder, way: Way) -> None:
         self._way, self._failure = way, None
         self._found = []
         self._left = sorted(self._members, key=_hardest_first)
         self._open = {}
         self._take_open_room(view, order)
 
-    def _pass_over(self, view: GangView) -> bool:
+    def _pass_over(self, view: PartitionView) -> bool:
         """Drops the next ways if their bounds say that trying them would not change the answer. Returns whether the
         bound of the next way is known, or none is left; if not, the caller has to call again."""
         if self._greedy is None and not self._closest[1]:
@@ -259,7 +230,7 @@ class GangSearch:
             self._narrow_ways()
         return not self._ways
 
-    def _end_way(self, view: GangView, index: VictimIndex) -> bool:
+    def _end_way(self, view: PartitionView, index: VictimIndex) -> bool:
         """Keeps the result of the present way if it is the best so far. Returns whether that is done; if not, the
         caller has to call again."""
         places = self._drop_spare_victims(view, index) if self._failure is None else self._failure
@@ -299,7 +270,7 @@ class GangSearch:
             return f"{where}: {placed} of {total}, {total - placed} short; {self._left[0].spec.key}: {why}"
         return f"{placed} of {format_count(total, 'place')}; {self._left[0].spec.key}: {why}"
 
-    def _take_open_room(self, view: GangView, order: NodeOrder) -> None:
+    def _take_open_room(self, view: PartitionView, order: NodeOrder) -> None:
         """Notes a node with open room for each of as many members as fit together."""
         assert self._way is not None, "a way has begun"
         alike: dict[tuple[Shape, frozenset[str], Domain | None], list[Allocation]] = {}
@@ -315,7 +286,7 @@ class GangSearch:
         # Members with a node come first, because the others must not count on the room that these take.
         self._left.sort(key=lambda ask: ask not in self._open)
 
-    def _find_entitlement(self, view: GangView) -> Entitlement | Refusal:
+    def _find_entitlement(self, view: PartitionView) -> Entitlement | Refusal:
         return find_entitlement(self._whole, GuaranteeMode.STRICT, view.types.names)
 
     def _seek_again(self) -> bool:
@@ -327,7 +298,7 @@ class GangSearch:
             self._left += [place.ask for place in stale]
         return bool(stale)
 
-    def _place_next(self, view: GangView, tools: Tools, now_ns: int) -> None:
+    def _place_next(self, view: PartitionView, tools: Tools, now_ns: int) -> None:
         """Finds a place for the next member, in the room that the members before it leave."""
         ask = self._left[0]
         paper = Paper(view.given_up)
@@ -350,7 +321,7 @@ class GangSearch:
             self._found.append(found)
             del self._left[0]
 
-    def _find_place(self, view: GangView, ask: Allocation, tools: Tools, now_ns: int) -> PreemptionPlan | Refusal:
+    def _find_place(self, view: PartitionView, ask: Allocation, tools: Tools, now_ns: int) -> PreemptionPlan | Refusal:
         assert self._fence is not None, "set when the search began"
         asking = ask if ask.priority == self._least else _with_priority(ask, self._least)
         entitled = find_entitlement(asking, GuaranteeMode.STRICT, view.types.names)
@@ -366,12 +337,12 @@ class GangSearch:
         among = None if domain is None else tuple(domain.nodes)
         if domain is not self._near_in:
             self._near, self._near_in = KnownProspects(), domain
-        within = Within(self._fence, allows, among, self._near)
+        within = Within(self._fence, allows, among, self._near, GuaranteeMode.STRICT)
         found = plan_preemption(view, asking, index=tools.victims, known=tools.known, now_ns=now_ns, within=within)
         return found if isinstance(found, Refusal) else replace(found, ask=ask)
 
     def _walk_nodes(
-        self, view: GangView, index: VictimIndex, found: Sequence[PreemptionPlan]
+        self, view: PartitionView, index: VictimIndex, found: Sequence[PreemptionPlan]
     ) -> Sequence[PreemptionPlan]:
         """Returns the places *found* with the victims on each node chosen by one walk for all members there, where that
         ends with milder ones.
@@ -410,7 +381,7 @@ class GangSearch:
         refused = self._refused.get(ask, frozenset())
         return lambda node: node.node_id not in refused
 
-    def _drop_spare_victims(self, view: GangView, index: VictimIndex) -> Sequence[PreemptionPlan] | Refusal | None:
+    def _drop_spare_victims(self, view: PartitionView, index: VictimIndex) -> Sequence[PreemptionPlan] | Refusal | None:
         """Returns the places found, without the victims that are not needed, or why they do not stand; ``None``: the
         caller has to call again."""
         if self._dropping is None:
@@ -429,7 +400,7 @@ class GangSearch:
         if self._greedy is None or _key_of(plan) < _key_of(self._greedy):
             self._greedy = plan
 
-    def _advance_packing(self, view: GangView, index: VictimIndex) -> GangPlan | Refusal | None:
+    def _advance_packing(self, view: PartitionView, index: VictimIndex) -> GangPlan | Refusal | None:
         assert self._packing is not None, "the caller has looked"
         if not self._packing.take_steps(self._steps):
             return None

@@ -44,7 +44,7 @@ class Rules(NamedTuple):
 class LeafTerms:
     """The rules for taking victims from one leaf, or from many that are alike."""
 
-    __slots__ = ("adjusted", "blocked", "bounded", "branch", "declared", "highest", "kinds", "rooms", "rules")
+    __slots__ = ("adjusted", "blocked", "bounded", "branch", "declared", "effects", "highest", "rooms", "rules")
 
     def __init__(self, branch: Branch, rules: Rules, rooms: dict[int, tuple[int, ...]] | None) -> None:
         self.branch: Final = branch
@@ -53,7 +53,7 @@ class LeafTerms:
         self.rooms: Final = rooms
         """The rooms on the path of the leaf by type, its own first; ``None``: several leaves share these rules, and
         each gets its own, with rooms, when they are first asked for, because an attempt looks at few of them."""
-        self.kinds: dict[Shape, Effects] = {}
+        self.effects: dict[Shape, Effects] = {}
         self.blocked: dict[Shape, str] = {}
         """The shapes looked at so far that may not be taken from this leaf, each with the filter that protects it."""
 
@@ -185,27 +185,27 @@ class Terms:
         terms = self.open[leaf] = LeafTerms(branch, terms.rules, rooms)
         return terms
 
-    def kind_of(self, leaf: Queue, shape: Shape) -> Effects | str:
+    def effects_of(self, leaf: Queue, shape: Shape) -> Effects | str:
         """Returns the effects of taking an allocation of *shape* from *leaf*, or the filter that forbids it.
 
         The answer is kept in the rules for the leaf, where frequent callers look first.
         """
         terms = self.own_terms(leaf)
-        known = terms.kinds.get(shape) or terms.blocked.get(shape)
+        known = terms.effects.get(shape) or terms.blocked.get(shape)
         if known is not None:
             return known
-        found = self._new_kind(terms, shape)
+        found = self._find_effects(terms, shape)
         if isinstance(found, str):
             terms.blocked[shape] = found
         else:
-            terms.kinds[shape] = found
+            terms.effects[shape] = found
         return found
 
-    def kind_of_member(self, kind: Effects, room: int) -> Effects:
-        """Returns *kind* for members of one task group, each of which also takes 1 from *room*."""
-        return Effects(kind.gains, (*kind.uses, (room, 1)), kind.serves, kind.depth)
+    def effects_of_member(self, effects: Effects, room: int) -> Effects:
+        """Returns *effects* for members of one task group, each of which also takes 1 from *room*."""
+        return Effects(effects.gains, (*effects.uses, (room, 1)), effects.serves, effects.depth)
 
-    def kind_of_gang(
+    def effects_of_gang(
         self, leaf: Queue, here: Sequence[Shape], everywhere: Sequence[Shape], surplus: Pairs
     ) -> Effects | None:
         """Returns the effects of taking a whole gang, which holds the shapes *here* on the node in question and
@@ -295,7 +295,7 @@ class Terms:
                 heappush(waiting, (-self._room_depth[above], above))
         return total
 
-    def _new_kind(self, terms: LeafTerms, shape: Shape) -> Effects | str:
+    def _find_effects(self, terms: LeafTerms, shape: Shape) -> Effects | str:
         gains = self.gains_of(shape, terms.branch.scopes)
         if not gains:
             return "type"

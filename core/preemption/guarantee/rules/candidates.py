@@ -77,7 +77,7 @@ class Candidates:
         self.found = 0
         self._prices: Mapping[Allocation, int] | None = None
         self._losses = GangLosses()
-        self._member_kinds: dict[tuple[Application, str, Effects], Effects] = {}
+        self._effects_of_members: dict[tuple[Application, str, Effects], Effects] = {}
         self._gang_rooms: dict[tuple[Application, str], int] = {}
         """By task group of an application, the room that counts how many of its members may still leave one by one."""
 
@@ -147,7 +147,7 @@ class Candidates:
         """Returns what keeps back each size that occurs in the leaf; empty: nothing keeps back one of them."""
         laws: dict[Shape, str] = {}
         for shape in ranked.sizes:
-            law = self._terms.kind_of(leaf, shape)
+            law = self._terms.effects_of(leaf, shape)
             if not isinstance(law, str):
                 return {}
             laws[shape] = law
@@ -261,14 +261,14 @@ class Candidates:
     ) -> Candidate | None:
         """Returns *allocation* as a candidate. If a filter keeps it back, returns ``None`` and counts that in
         *dropped*."""
-        kind = leaf_terms.kinds.get(allocation.shape)
-        if kind is None:
+        effects = leaf_terms.effects.get(allocation.shape)
+        if effects is None:
             shape = allocation.shape
-            first_look = leaf_terms.blocked.get(shape) or self._terms.kind_of(allocation.queue, shape)
+            first_look = leaf_terms.blocked.get(shape) or self._terms.effects_of(allocation.queue, shape)
             if isinstance(first_look, str):
                 dropped[first_look] += 1
                 return None
-            kind = first_look
+            effects = first_look
         application = allocation.application
         if allocation.place is _PREEMPTED or allocation.place is _RELEASED:
             dropped["preempted" if allocation.place is _PREEMPTED else "released"] += 1
@@ -280,28 +280,28 @@ class Candidates:
             dropped["governor"] += 1
             return None
         if application.leaves_whole and allocation.spec.task_group:
-            member_kind = self._kind_of_member(allocation, kind)
-            if member_kind is None:
+            own_effects = self._effects_of_member(allocation, effects)
+            if own_effects is None:
                 dropped["gang"] += 1
                 return None
-            kind = member_kind
+            effects = own_effects
         return (
-            order, age_of(allocation), application.preempted_count, allocation.key, allocation, kind,
+            order, age_of(allocation), application.preempted_count, allocation.key, allocation, effects,
         )  # fmt: skip
 
-    def _kind_of_member(self, member: Allocation, kind: Effects) -> Effects | None:
-        """Returns the kind of *member*, a member of a gang that also counts against the surplus of its task group;
+    def _effects_of_member(self, member: Allocation, effects: Effects) -> Effects | None:
+        """Returns the effects of *member*, a member of a gang that also counts against the surplus of its task group;
         ``None``: there is no surplus."""
         surplus = self._losses.surplus_of(member)
         if surplus <= 0:
             return None
         group = member.application, member.spec.task_group
-        known = self._member_kinds.get((*group, kind))
+        known = self._effects_of_members.get((*group, effects))
         if known is None:
             room = self._gang_rooms.get(group)
             if room is None:
                 room = self._gang_rooms[group] = self._terms.open_room(member.queue, surplus)
-            known = self._member_kinds[(*group, kind)] = self._terms.kind_of_member(kind, room)
+            known = self._effects_of_members[(*group, effects)] = self._terms.effects_of_member(effects, room)
         return known
 
     def surplus_rooms(self, application: Application) -> Pairs:
@@ -389,6 +389,11 @@ class Solution(NamedTuple):
     def of(cls, node: Node, victims: Sequence[Candidate]) -> Solution:
         """Returns the solution that takes *victims* on *node*, with its key."""
         return cls(solution_key(victims, node.node_id), node, tuple(victims))
+
+    @classmethod
+    def in_order(cls, node: Node, victims: Iterable[Candidate]) -> Solution:
+        """Returns the solution that takes *victims*, which stand in any order, on *node*."""
+        return cls.of(node, sorted(victims, key=full_order))
 
 
 def full_order(victim: Candidate) -> tuple[int, int, int, int, str]:

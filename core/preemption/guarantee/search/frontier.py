@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 from kornel.core.model.nodes import Node
 from kornel.core.preemption.guarantee.rules.candidates import Candidates, Solution, SolutionKey
 from kornel.core.preemption.guarantee.search.prospects import Prospects
-from kornel.core.preemption.walk import Candidate, Effects, walk_again, walk_over
+from kornel.core.preemption.walk import Candidate, Effects, are_met, walk_again, walk_over
 from kornel.core.state.records.victim_index import CLASSES, MILDEST
 
 _LOWEST: Final = -(2**80)
@@ -103,7 +103,7 @@ class Frontier:
         if needs is None:
             return
         pool = self._candidates.on_node(node)
-        if not _is_enough(needs, pool):
+        if not are_met(needs, chain.from_iterable(pool)):
             self._prospects.doubt_node(node)
             return
         self._try_pools(_Impasse(node, needs, pool, 0), floor)
@@ -121,7 +121,7 @@ class Frontier:
                 if at.node is not self._own and not any(candidate[5].uses for part in pool for candidate in part):
                     self._prospects.note_solution(at.node, solution.key)
                 return
-            if _is_enough(at.needs, pool):
+            if are_met(at.needs, chain.from_iterable(pool)):
                 key = max(floor, (*MILDEST[level], 1, _LOWEST, _LOWEST, _LOWEST, at.node.node_id))
                 self._push(key, at._replace(level=level))
                 return
@@ -163,6 +163,14 @@ class Solver:
         taken = self.first_come(needs, pool)
         return self.begin_again(needs, pool) if taken is None else taken
 
+    def solve_mildest(self, needs: list[int], pool: Pool, levels: Iterable[int] = CLASSES) -> list[Candidate] | None:
+        """Returns the victims of the first class of *levels* up to which there are some; ``None``: there are none."""
+        for level in levels:
+            victims = self.solve(needs, pool[: level + 1]) if pool[level] else None
+            if victims is not None:
+                return victims
+        return None
+
     def first_come(self, needs: list[int], pool: Pool) -> list[Candidate] | None:
         """Returns the victims of the plain walk over *pool*; ``None``: it fails."""
         return walk_over(needs, self._room, chain.from_iterable(pool), all_served=self._all_owed)
@@ -178,13 +186,3 @@ class Solver:
         if found is None:
             self._hopeless.add(problem)
         return found
-
-
-def _is_enough(needs: list[int], pool: list[list[Candidate]]) -> bool:
-    """Tells whether all candidates in *pool* together would cover *needs* if the laws allowed all of them."""
-    left = needs.copy()
-    for part in pool:
-        for candidate in part:
-            for i, amount in candidate[5].gains:
-                left[i] -= amount
-    return max(left) <= 0

@@ -9,7 +9,7 @@ on a limited number of nodes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Final, NamedTuple
 
@@ -17,8 +17,8 @@ from kornel.core.model.allocations import Allocation
 from kornel.core.model.applications import Application
 from kornel.core.model.nodes import Node
 from kornel.core.model.queues import Queue
-from kornel.core.preemption.gang_losses import can_leave_whole, is_bound, members_of
-from kornel.core.preemption.guarantee.rules.allowances import LeafTerms, Terms
+from kornel.core.preemption.gang_losses import list_whole
+from kornel.core.preemption.guarantee.rules.allowances import Terms
 from kornel.core.preemption.guarantee.rules.candidates import Candidates, Solution, full_order
 from kornel.core.preemption.guarantee.search.frontier import Solver
 from kornel.core.preemption.walk import Candidate
@@ -32,7 +32,7 @@ MOST_NODES: Final = 64
 Lack = Callable[[Node], list[int] | None]
 
 
-class _Gang(NamedTuple):
+class WholeGang(NamedTuple):
     """A gang in which no member is protected by itself."""
 
     reluctance: int
@@ -44,6 +44,43 @@ class _Gang(NamedTuple):
     leaf: Queue
     members: dict[Allocation, int]
     """The members, each with its adjusted priority or price."""
+
+    def as_candidate(self, candidates: Candidates, terms: Terms, node: Node | None = None) -> Candidate | None:
+        """Returns the gang as one candidate, who frees on *node* what its members there hold; ``None``: a law forbids
+        that, or it is useless. Without *node* its members free room wherever they run."""
+        here = [member for member in self.members if node is None or member.node is node]
+        # A plan takes either single members of a gang or the whole gang, or a task would count twice.
+        surplus = candidates.surplus_rooms(self.application)
+        everywhere = [member.shape for member in self.members]
+        effects = terms.effects_of_gang(self.leaf, [member.shape for member in here], everywhere, surplus)
+        if effects is None:
+            return None
+        name = f"{here[0].key} and its gang"
+        return (self.order, self.oldest, self.application.preempted_count, name, here[0], effects)
+
+
+def find_gangs(candidates: Candidates, among: Iterable[Node] | None = None) -> Iterator[WholeGang]:
+    """Yields the gangs that may leave as a whole, of those that run on nodes *among* the given ones, if there are
+    any."""
+    priced = candidates.has_prices
+    for leaf, terms in candidates.open_leaves.items():
+        for application in _applications_of(leaf, among):
+            members = list_whole(application) if application.leaves_whole and candidates.may_lose(application) else []
+            highest = terms.highest
+            if not members or (highest is not None and any(member.priority > highest for member in members)):
+                continue  # Law 6 protects a member.
+            orders = {member: candidates.order_of(terms, member) for member in members}
+            order = sum(orders.values()) if priced else max(orders.values())
+            reluctance, oldest = max(map(reluctance_of, members)), max(map(age_of, members))
+            yield WholeGang(reluctance, order, len(members), oldest, application, leaf, orders)
+
+
+def _applications_of(leaf: Queue, among: Iterable[Node] | None) -> Iterable[Application]:
+    """Returns the applications of *leaf* that run on nodes that matter."""
+    if among is None:
+        return leaf.applications.values()
+    here = (a.application for node in among for a in node.allocations.values() if a.queue is leaf)
+    return dict.fromkeys(sorted(here, key=lambda application: application.application_id))
 
 
 class WholeGangSearch:
@@ -71,9 +108,10 @@ class WholeGangSearch:
 
     def list_solutions(self) -> list[Solution]:
         """Returns the solutions with a whole gang among the victims, one for each node looked at, best first."""
-        gangs = sorted(self._find_gangs(), key=lambda gang: (*gang[:4], gang.application.application_id))
+        mild = (gang for gang in find_gangs(self._candidates, self._among) if gang.reluctance in self._levels)
+        gangs = sorted(mild, key=lambda gang: (*gang[:4], gang.application.application_id))
         self.cut_short = len(gangs) > MOST_GANGS
-        on_nodes: dict[Node, list[_Gang]] = {}
+        on_nodes: dict[Node, list[WholeGang]] = {}
         for gang in gangs[:MOST_GANGS]:
             for node in dict.fromkeys(member.node for member in gang.members):
                 if node is not None and (self._among is None or node in self._among):
@@ -86,14 +124,14 @@ class WholeGangSearch:
                 found.append(solution)
         return sorted(found, key=lambda solution: solution.key)
 
-    def _solve_node(self, node: Node, gangs: Iterable[_Gang]) -> Solution | None:
+    def _solve_node(self, node: Node, gangs: Iterable[WholeGang]) -> Solution | None:
         needs = self._lack(node)
         if needs is None:
             return None
         pool = self._candidates.on_node(node)
-        members: dict[str, _Gang] = {}
+        members: dict[str, WholeGang] = {}
         for gang in gangs:
-            candidate = self._as_candidate(gang, node)
+            candidate = gang.as_candidate(self._candidates, self._terms, node)
             if candidate is not None:
                 # The gang comes after all others of its class: a whole gang is taken only if single tasks are not
                 # enough.
@@ -101,26 +139,11 @@ class WholeGangSearch:
                 members[candidate[3]] = gang
         if not members:
             return None
-        for level in self._levels:
-            victims = self._solver.solve(needs, pool[: level + 1]) if pool[level] else None
-            if victims is not None:
-                return Solution.of(node, self._take_apart(victims, members))
-        return None
-
-    def _as_candidate(self, gang: _Gang, node: Node) -> Candidate | None:
-        first = next(member for member in gang.members if member.node is node)
-        here = [member.shape for member in gang.members if member.node is node]
-        everywhere = [member.shape for member in gang.members]
-        # A plan takes either single members of a gang or the whole gang, or a task would count twice.
-        surplus = self._candidates.surplus_rooms(gang.application)
-        kind = self._terms.kind_of_gang(gang.leaf, here, everywhere, surplus)
-        if kind is None:
-            return None
-        name = f"{first.key} and its gang"
-        return (gang.order, gang.oldest, gang.application.preempted_count, name, first, kind)
+        victims = self._solver.solve_mildest(needs, pool, self._levels)
+        return None if victims is None else Solution.of(node, self._take_apart(victims, members))
 
     @staticmethod
-    def _take_apart(victims: Iterable[Candidate], gangs: Mapping[str, _Gang]) -> list[Candidate]:
+    def _take_apart(victims: Iterable[Candidate], gangs: Mapping[str, WholeGang]) -> list[Candidate]:
         """Returns *victims*, in order, with each gang replaced by all of its members."""
         found: list[Candidate] = []
         for victim in victims:
@@ -131,36 +154,3 @@ class WholeGangSearch:
             earlier = gang.application.preempted_count
             found += [(order, age_of(m), earlier, m.key, m, victim[5]) for m, order in gang.members.items()]
         return sorted(found, key=full_order)
-
-    def _find_gangs(self) -> Iterable[_Gang]:
-        for leaf, terms in self._candidates.open_leaves.items():
-            for application in self._applications_of(leaf):
-                if application.leaves_whole and application.allocations and self._candidates.may_lose(application):
-                    gang = self._make_gang(application, leaf, terms)
-                    if gang is not None and gang.reluctance in self._levels:
-                        yield gang
-
-    def _applications_of(self, leaf: Queue) -> Iterable[Application]:
-        """Returns the applications of *leaf* that run on nodes that matter."""
-        if self._among is None:
-            return leaf.applications.values()
-        here = (a.application for node in self._among for a in node.allocations.values() if a.queue is leaf)
-        return dict.fromkeys(sorted(here, key=lambda application: application.application_id))
-
-    def _make_gang(self, application: Application, leaf: Queue, terms: LeafTerms) -> _Gang | None:
-        members = members_of(application)
-        if not members or not can_leave_whole(members) or not all(map(is_bound, members)):
-            return None
-        if terms.highest is not None and any(member.priority > terms.highest for member in members):
-            return None  # Law 6 protects a member.
-        orders = {member: self._candidates.order_of(terms, member) for member in members}
-        priced = self._candidates.has_prices
-        return _Gang(
-            max(map(reluctance_of, members)),
-            sum(orders.values()) if priced else max(orders.values()),
-            len(members),
-            max(age_of(member) for member in members),
-            application,
-            leaf,
-            orders,
-        )

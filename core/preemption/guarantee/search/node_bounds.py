@@ -49,8 +49,8 @@ MOST_PAIRED: Final = 24
 ALONE: Final = (*MILDEST[0], 1)
 """The beginning of the cost of one ordinary victim."""
 
-Place = tuple[int, str]
-"""The place of a node among those of equal cost: (age of the oldest victim, node ID)."""
+Position = tuple[int, str]
+"""The position of a node among those of equal cost: (age of the oldest victim, node ID)."""
 
 _Allocated = tuple[Queue, int, int, Shape, dict[int, int]]
 """An allocation as (leaf, standing, age, shape, amounts by type)."""
@@ -99,7 +99,7 @@ class LeafShare:
 class NodeOffer:
     """The room and the possible victims of a node at the last look, which are the same for all questions."""
 
-    __slots__ = ("node", "places", "room", "shares", "victims")
+    __slots__ = ("node", "positions", "room", "shares", "victims")
 
     def __init__(self, node: Node) -> None:
         self.node: Final = node
@@ -109,8 +109,8 @@ class NodeOffer:
         """The allocations without tasks that must run there or are leaving."""
         self.shares: Final[list[LeafShare]] = []
         """The same in sums by leaf."""
-        self.places: Final[dict[int, Place]] = {}
-        """The places in order that bounds have given the node, so that equal ones are kept once."""
+        self.positions: Final[dict[int, Position]] = {}
+        """The positions in order that bounds have given the node, so that equal ones are kept once."""
         shares: dict[Queue, LeafShare] = {}
         share: LeafShare | None = None
         for allocation in node.allocations.values():
@@ -128,11 +128,11 @@ class NodeOffer:
                     self.shares.append(share)
             share.add(standing, age, shape)
 
-    def place_at(self, age: int) -> Place:
-        """Returns the place in order of the node if the oldest victim has *age*."""
-        place = self.places.get(age)
+    def position_at(self, age: int) -> Position:
+        """Returns the position in order of the node if the oldest victim has *age*."""
+        place = self.positions.get(age)
         if place is None:
-            place = self.places[age] = (age, self.node.node_id)
+            place = self.positions[age] = (age, self.node.node_id)
         return place
 
 
@@ -192,7 +192,7 @@ class NodeJudge:
                 continue
             if sought is not None and sought.isdisjoint(terms.declared):
                 continue
-            if shape not in terms.kinds and self._is_blocked(leaf, shape):
+            if shape not in terms.effects and self._is_blocked(leaf, shape):
                 continue
             found = (terms.adjusted.of(priority), age)
             if best is None or found < best:
@@ -228,7 +228,7 @@ class NodeJudge:
 
     def _is_blocked(self, leaf: Queue, shape: Shape) -> bool:
         """Tells whether a law protects all allocations of *shape* in *leaf*, and notes it."""
-        if not isinstance(self._laws.kind_of(leaf, shape), str):
+        if not isinstance(self._laws.effects_of(leaf, shape), str):
             return False
         self._blocked.setdefault(leaf, {})[shape] = None
         return True
@@ -250,7 +250,7 @@ class NodeJudge:
                 continue
             if sought is not None and sought.isdisjoint(terms.declared):
                 continue
-            if shape not in terms.kinds and self._is_blocked(leaf, shape):
+            if shape not in terms.effects and self._is_blocked(leaf, shape):
                 continue
             found[standing & 3].append((terms.adjusted.of(standing >> 3), age, amounts))
         return found

@@ -18,7 +18,7 @@ from kornel.core.model.orders.numbered_nodes import NumberedNodes
 from kornel.core.model.queues import Queue
 from kornel.core.model.shapes import Pairs, Vector
 from kornel.core.preemption.guarantee.rules.allowances import Terms
-from kornel.core.preemption.guarantee.search.node_bounds import HIGHEST, Cost, NodeOffer, Place
+from kornel.core.preemption.guarantee.search.node_bounds import HIGHEST, Cost, NodeOffer, Position
 from kornel.core.preemption.priorities import Adjustment
 from kornel.core.state.records.victim_index import CLASSES, MILDEST
 
@@ -69,8 +69,8 @@ class Glimpse(NamedTuple):
     opted_out: bool
     lowest: int
     """The lowest priority of a possible victim as adjusted at the fence."""
-    place: Place
-    """The place in order if the victim that would go first is the oldest."""
+    position: Position
+    """The position in order if the victim that would go first is the oldest."""
     room: Vector
     """The room beside all claims, once present victims have left."""
     peak: Vector
@@ -152,7 +152,7 @@ class Outlook:
                 for t, amount in share.total.items():
                     reach[t] += amount
                     peak[t] = max(peak[t], offer.room[t] + share.largest[t])
-        self.glimpses[slot] = Glimpse(*MILDEST[level], lowest, offer.place_at(age), offer.room, peak, reach)
+        self.glimpses[slot] = Glimpse(*MILDEST[level], lowest, offer.position_at(age), offer.room, peak, reach)
         insort(self.in_order, slot, key=self.glimpses.__getitem__)
 
     def _forget_glimpse(self, slot: int) -> None:

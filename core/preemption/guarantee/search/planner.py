@@ -12,6 +12,7 @@ from typing import Final, NamedTuple
 
 from kornel.core.domain.preemption_kinds import GUARANTEE
 from kornel.core.domain.reasons import Outcome
+from kornel.core.domain.settings import GuaranteeMode
 from kornel.core.model.allocations import Allocation
 from kornel.core.model.nodes import Node
 from kornel.core.model.queues import Queue
@@ -41,12 +42,14 @@ KIND: Final = GUARANTEE.name
 
 class Within(NamedTuple):
     """The bounds of an ask that is a member of a gang: the fence of the whole gang, the nodes that it *allows*, and the
-    nodes *among* which it has to run if it needs a domain; *near* keeps the prospects of just these."""
+    nodes *among* which it has to run if it needs a domain; *near* keeps the prospects of just these. *mode* is the
+    reading of law 4 for the gang; ``None``: that of the partition."""
 
     fence: Queue
     allows: Callable[[Node], bool]
     among: Sequence[Node] | None = None
     near: KnownProspects | None = None
+    mode: GuaranteeMode | None = None
 
 
 def plan_preemption(
@@ -89,7 +92,8 @@ def _plan_on_nodes(
 ) -> PreemptionPlan | Refusal:
     """Plans as :func:`plan_preemption`, without the nodes *left_out*."""
     names = view.types.names
-    entitled = find_entitlement(ask, view.guarantee_mode, names)
+    mode = None if within is None else within.mode
+    entitled = find_entitlement(ask, mode or view.guarantee_mode, names)
     if isinstance(entitled, Refusal):
         return entitled
     fence = fence_root(ask) if within is None else within.fence

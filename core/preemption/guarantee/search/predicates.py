@@ -10,11 +10,11 @@ from typing import Final, NamedTuple
 
 from kornel.core.model.allocations import Allocation
 from kornel.core.model.nodes import Node
-from kornel.core.preemption.guarantee.rules.candidates import Candidates, Solution, full_order, solution_key
+from kornel.core.preemption.guarantee.rules.candidates import Candidates, Solution
 from kornel.core.preemption.guarantee.rules.needs import Needs
 from kornel.core.preemption.guarantee.search.device_predicate import DevicePredicate, list_orders
 from kornel.core.preemption.plan import AnswerPending, PreemptionPredicate
-from kornel.core.preemption.walk import Candidate
+from kornel.core.preemption.walk import Candidate, are_met, take_everybody
 
 BATCH: Final = 10
 """The number of nodes that the shim is asked about at once."""
@@ -89,9 +89,7 @@ class Approval:
         if index <= start:
             return Approved(solution, extended=False)
         kept = self._drop_again(solution, offered[: index + 1], elsewhere)
-        victims = tuple(sorted(kept + elsewhere, key=full_order))
-        key = solution_key(victims, node.node_id)
-        return Approved(Solution(key, node, victims), extended=True)
+        return Approved(Solution.in_order(node, kept + elsewhere), extended=True)
 
     def _extend_for_devices(
         self, solution: Solution, here: list[Candidate], predicate: DevicePredicate
@@ -106,8 +104,7 @@ class Approval:
         for order, least in list_orders(self._ask, node, offered):
             kept = self._first_enough(node, needs, order, least, elsewhere, predicate)
             if kept is not None:
-                victims = tuple(sorted(kept + elsewhere, key=full_order))
-                found = Solution(solution_key(victims, node.node_id), node, victims)
+                found = Solution.in_order(node, kept + elsewhere)
                 best = found if best is None or found.key < best.key else best
         if best is None:
             return None
@@ -118,8 +115,7 @@ class Approval:
             return None
         more = others[: index + 1 - len(chosen)]
         if more:
-            victims = tuple(sorted([*best.victims, *more], key=full_order))
-            best = Solution(solution_key(victims, node.node_id), node, victims)
+            best = Solution.in_order(node, [*best.victims, *more])
         return Approved(best, extended=True)
 
     def _first_enough(
@@ -136,7 +132,7 @@ class Approval:
         the last one on."""
 
         def is_enough(some: list[Candidate]) -> bool:
-            covered = _is_covered(needs, some + elsewhere) if needs else True
+            covered = are_met(needs, some + elsewhere) if needs else True
             return covered and predicate.has_devices(self._ask, node, _allocations_of(some))
 
         counts = range(max(1, least), len(order) + 1)
@@ -160,19 +156,13 @@ class Approval:
         # This comes before the rooms are copied, because the first member of a gang adds a room.
         pool = self._candidates.on_node(solution.node)
         room = self._room.copy()
+        taken = set()
         for victim in solution.victims:
+            taken.add(victim[3])
             for r, amount in victim[5].uses:
                 room[r] -= amount
-        reserve: list[Candidate] = []
-        taken = {victim[3] for victim in solution.victims}
-        for candidate in chain.from_iterable(pool):
-            uses = candidate[5].uses
-            if candidate[3] in taken or any(room[r] < amount for r, amount in uses):
-                continue
-            for r, amount in uses:
-                room[r] -= amount
-            reserve.append(candidate)
-        return reserve
+        others = (candidate for candidate in chain.from_iterable(pool) if candidate[3] not in taken)
+        return take_everybody(self._needs.base, room, others).taken
 
     def _drop_again(self, solution: Solution, chosen: list[Candidate], elsewhere: list[Candidate]) -> list[Candidate]:
         """Returns *chosen* without the victims that neither the needs nor the predicate require, tried from the last
@@ -184,7 +174,7 @@ class Approval:
             rest = [other for other in kept if other is not victim]
             if (
                 rest
-                and _is_covered(needs, rest + elsewhere)
+                and are_met(needs, rest + elsewhere)
                 and self._predicate(self._ask, node, _allocations_of(rest), len(rest) - 1) is not None
             ):
                 kept = rest
@@ -193,11 +183,3 @@ class Approval:
 
 def _allocations_of(victims: list[Candidate]) -> tuple[Allocation, ...]:
     return tuple(victim[4] for victim in victims)
-
-
-def _is_covered(needs: list[int], victims: list[Candidate]) -> bool:
-    left = needs.copy()
-    for victim in victims:
-        for i, amount in victim[5].gains:
-            left[i] -= amount
-    return max(left) <= 0

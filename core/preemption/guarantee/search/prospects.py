@@ -25,7 +25,7 @@ from kornel.core.model.shapes import Pairs, Shape
 from kornel.core.preemption.guarantee.rules.allowances import Rules, Terms
 from kornel.core.preemption.guarantee.rules.candidates import SolutionKey
 from kornel.core.preemption.guarantee.rules.needs import Needs
-from kornel.core.preemption.guarantee.search.node_bounds import GLANCES, Bound, Cost, NodeJudge, Place
+from kornel.core.preemption.guarantee.search.node_bounds import GLANCES, Bound, Cost, NodeJudge, Position
 from kornel.core.preemption.guarantee.search.outlooks import PEAK, REACH, ROOM, Outlook, WatchedNodes
 from kornel.core.preemption.priorities import Adjustment, adjustment_of
 from kornel.core.state.records.victim_index import MILDEST
@@ -59,8 +59,8 @@ FINE, SEVERAL, UNJUDGED_SEVERAL, UNJUDGED, STALE = 0, 1, 2, 3, 4
 """The stages of a bound, each with the number of steps left: it is a fine one, or there is none; it is known that one
 ordinary victim is not enough; there is only a glimpse, which says the same, or says no such thing; nothing is known."""
 
-_LAST: Final[Place] = (2**80, "")
-"""A place behind every other."""
+_LAST: Final[Position] = (2**80, "")
+"""A position behind every other."""
 
 SEVERAL_ORDINARY: Final = (*MILDEST[0], 2)
 """The beginning of the cost of two ordinary victims, the least where one is not enough."""
@@ -219,8 +219,8 @@ class KeptBounds:
         """The costs of all bands, in order."""
         self._band_of: list[Band | None] = []
         """The band of each node by slot; ``None``: the node has room, or cannot be used."""
-        self._places: list[Place] = []
-        """The place of each node within its band by slot."""
+        self._places: list[Position] = []
+        """The position of each node within its band by slot."""
         self._roomy: dict[int, None] = {}
 
     @property
@@ -299,13 +299,13 @@ class KeptBounds:
             if place < len(slots) and slots[place] == slot and self._places[slot] == here:
                 place += 1
 
-    def _unjudged(self, stage: int, least: int) -> Iterator[tuple[tuple[Cost, Place], int]]:
+    def _unjudged(self, stage: int, least: int) -> Iterator[tuple[tuple[Cost, Position], int]]:
         """Yields the slots of the nodes of *stage*, where *least* victims are needed, in the order of what their
         glimpses promise."""
         in_order, glimpses = self._outlook.in_order, self._outlook.glimpses
         for slot in compress(in_order, map(stage.__eq__, map(self._stages.__getitem__, in_order))):
             glimpse = glimpses[slot]
-            yield (glimpse.cost_of(least), glimpse.place), slot
+            yield (glimpse.cost_of(least), glimpse.position), slot
 
     def _judge_first(self, slot: int, judge: NodeJudge) -> None:
         """Finds the first bound of the node in *slot*: a fine one, if one ordinary victim is enough."""
@@ -319,7 +319,7 @@ class KeptBounds:
         glimpse = self._outlook.glimpses[slot]
         cost = glimpse.cost_of(glimpse.count_victims(self._demand))
         # The lowest priority and the first age are not less for several.
-        self._replace_bound(slot, (max(cost, (*SEVERAL_ORDINARY, cost[3])), glimpse.place[0]), SEVERAL)
+        self._replace_bound(slot, (max(cost, (*SEVERAL_ORDINARY, cost[3])), glimpse.position[0]), SEVERAL)
 
     def _read_band(self, band: Band) -> list[int]:
         if not band.is_sorted:
@@ -381,7 +381,7 @@ class KeptBounds:
         for leaf, shapes in list(self._blocked.items()):
             if leaf not in laws.open:
                 del self._blocked[leaf]
-            elif leaf in outdated or not all(isinstance(laws.kind_of(leaf, shape), str) for shape in shapes):
+            elif leaf in outdated or not all(isinstance(laws.effects_of(leaf, shape), str) for shape in shapes):
                 outdated.add(leaf)
                 del self._blocked[leaf]
         self._leaves = known
@@ -448,7 +448,7 @@ class KeptBounds:
             return
         cost, age = bound
         offer = self._watched.offers[slot]
-        place = self._places[slot] = offer.places.get(age) or offer.place_at(age)
+        place = self._places[slot] = offer.positions.get(age) or offer.position_at(age)
         band = self._bands.get(cost)
         if band is None:
             band = self._bands[cost] = Band(cost)

@@ -23,7 +23,6 @@ from kornel.core.preemption.guarantee.search.frontier import Frontier, Solver
 from kornel.core.preemption.guarantee.search.gang_victims import WholeGangSearch
 from kornel.core.preemption.guarantee.search.prospects import Prospects
 from kornel.core.preemption.walk import Candidate
-from kornel.core.state.records.victim_index import CLASSES
 from kornel.shared.readable_amounts import format_count
 
 FEW_LEAVES: Final = 32
@@ -100,12 +99,9 @@ class Search:
             if needs is None:
                 continue
             self._looked += 1
-            pool = self._candidates.on_node(node)
-            for level in CLASSES:
-                victims = self._solver.solve(needs, pool[: level + 1]) if pool[level] else None
-                if victims is not None:
-                    found.append(Solution.of(node, victims))
-                    break
+            victims = self._solver.solve_mildest(needs, self._candidates.on_node(node))
+            if victims is not None:
+                found.append(Solution.of(node, victims))
         found.sort(key=lambda solution: solution.key)
         self._solutions = len(found)
         self._second = found[1] if len(found) > 1 else None
@@ -217,8 +213,4 @@ class Search:
     def _victims_anywhere(self) -> list[Candidate] | None:
         if not self._may_give(self._needs.base):
             return None
-        for level in CLASSES:
-            victims = self._solver.solve(self._needs.base, self._by_class[: level + 1])
-            if victims is not None:
-                return victims
-        return None
+        return self._solver.solve_mildest(self._needs.base, self._by_class)

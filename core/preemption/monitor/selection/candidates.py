@@ -34,16 +34,16 @@ class Whom(Enum):
 
 
 class Candidate:
-    """An allocation that may have to leave, with its class as a victim."""
+    """An allocation that may have to leave, with its class as a victim, its *reluctance*."""
 
-    __slots__ = ("allocation", "kind", "leaf", "node", "pairs", "taken")
+    __slots__ = ("allocation", "leaf", "node", "pairs", "reluctance", "taken")
 
     def __init__(self, allocation: Allocation, leaf: QueueFigures, node: Node) -> None:
         self.allocation: Final = allocation
         self.leaf: Final = leaf
         self.node: Final = node
         self.pairs: Pairs = allocation.shape.pairs
-        self.kind = reluctance_of(allocation)
+        self.reluctance = reluctance_of(allocation)
         self.taken = False
 
     @property
@@ -74,7 +74,7 @@ class GangCandidate(Candidate):
     def __init__(self, members: Sequence[Allocation], leaf: QueueFigures, node: Node) -> None:
         super().__init__(max(members, key=lambda member: member.spec.priority), leaf, node)
         self.pairs = tuple(sum_amounts(members).items())
-        self.kind = max(map(reluctance_of, members))
+        self.reluctance = max(map(reluctance_of, members))
         self._members: Final = tuple(members)
         self._here: Final = tuple(sum_amounts(member for member in members if member.node is node).items())
         self._originating: Final = tuple(sum_amounts(member for member in members if member.spec.originator).items())

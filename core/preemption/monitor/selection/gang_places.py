@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 from kornel.core.model.allocations import Allocation
 from kornel.core.model.applications import Application
 from kornel.core.model.nodes import Node
-from kornel.core.preemption.gang_losses import can_leave_whole, is_bound, members_of
+from kornel.core.preemption.gang_losses import is_bound, list_whole
 from kornel.core.preemption.monitor.selection.candidates import Candidate, GangCandidate, Want
 from kornel.core.preemption.monitor.selection.figures import QueueFigures
 from kornel.core.preemption.monitor.selection.places import Planner
@@ -104,10 +104,8 @@ class GangPlanner:
         return sorted(found, key=lambda gang: gang[:6])
 
     def _make_gang(self, application: Application, leaf: QueueFigures) -> _Gang | None:
-        members = members_of(application)
-        if not members or not can_leave_whole(members) or not all(map(is_bound, members)):
-            return None
-        if any(member.key in self._run.selection.waits for member in members):
+        members = list_whole(application)
+        if not members or any(member.key in self._run.selection.waits for member in members):
             return None
         return _Gang(
             max(map(reluctance_of, members)),

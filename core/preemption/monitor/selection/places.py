@@ -427,7 +427,7 @@ class Planner:
         All other cases are left to :meth:`VictimChoice.choose_victims`.
         """
         pairs, run = want.pairs, self._run
-        if candidate.pairs is not pairs or want.needs or candidate.kind >= ORIGINATORS or candidate.taken:
+        if candidate.pairs is not pairs or want.needs or candidate.reluctance >= ORIGINATORS or candidate.taken:
             return False
         if want.ask.shape.devices is not None:
             return False
@@ -471,7 +471,7 @@ class Planner:
         for candidate in chosen:
             candidate.taken = True
             self._count_victims(candidate, node)
-            spare = self._run.spare.get(candidate.leaf) if candidate.kind >= ORIGINATORS else None
+            spare = self._run.spare.get(candidate.leaf) if candidate.reluctance >= ORIGINATORS else None
             if spare is not None:
                 for t, amount in candidate.originating:
                     spare[t] -= amount

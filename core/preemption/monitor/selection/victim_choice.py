@@ -89,7 +89,7 @@ class VictimChoice:
             return [of[victim[3]] for victim in walk.give_back()] if met else None
         # A milder class may be enough if it begins again.
         part: list[Walked] = []
-        for _, alike in groupby(pool, key=lambda walked: of[walked[3]].kind):
+        for _, alike in groupby(pool, key=lambda walked: of[walked[3]].reluctance):
             part += alike
             turns = iter(range(most := 1 + self._again // len(part)))
             found = walk_again(case.needs, case.rooms, part, lacks=lacks, turns=turns)
@@ -136,7 +136,7 @@ class VictimChoice:
         """
         run = self._run
         judge, offered, selection = run.judge, run.memory.offered, run.selection
-        milder = any(candidate.kind or len(candidate.members) > 1 for candidate in chosen)
+        milder = any(candidate.reluctance or len(candidate.members) > 1 for candidate in chosen)
         if judge is not None and milder and not any(candidate.allocation.key in offered for candidate in chosen):
             place = Place(want.ask, node, tuple(member for candidate in chosen for member in candidate.members))
             tasks = [candidate.allocation for candidate in order if candidate.node is node]
@@ -231,11 +231,11 @@ class _Case:
         gives back devices that the ask lacks."""
         leaf, pairs = candidate.leaf, candidate.pairs
         here = candidate.here if candidate.node is self.node else ()
-        originating = candidate.originating if candidate.kind >= ORIGINATORS else ()
-        kind = leaf, pairs, here, originating
-        if kind not in self._known:
-            self._known[kind] = self._find_effects(*kind)
-        known = self._known[kind]
+        originating = candidate.originating if candidate.reluctance >= ORIGINATORS else ()
+        alike = leaf, pairs, here, originating
+        if alike not in self._known:
+            self._known[alike] = self._find_effects(*alike)
+        known = self._known[alike]
         if known is not None and frees:
             # Whoever holds other devices is not alike.
             return Effects(known.gains, known.uses, (*known.serves, len(self.needs) - 1))

@@ -5,10 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from kornel.core.preemption.quota import planner as quota
 from kornel.core.preemption.quota.shares import find_attainable, find_excess, leaf_shares
 from tests import judged_plans as laws
+from tests.examples import scale_examples
 from tests.preemption_notation import Case, QueueCase, TaskCase, parse
 from tests.scenarios.preemption.test_enforcement_cases import NOT_VALID
 from tests.unit.policies.preemption.world import World
@@ -64,6 +67,22 @@ def test_j_q24_parts_of_a_deep_tree(wanted: int, parts: tuple[int, ...]) -> None
     assert {leaf.path.removeprefix("root."): share[0] for leaf, share in found.items()} == dict(
         zip(("p.l1.l11.l111", "p.l1.l12", "p.l2.l21.l211", "p.l2.l22"), parts, strict=True)
     )
+
+
+@settings(max_examples=scale_examples(200), deadline=None)
+@given(st.integers(2, 5), st.integers(2, 6), st.integers(1, 9), st.integers(0, 200), st.booleans())
+def test_equal_leaves_lose_alike(leaves: int, each: int, size: int, most: int, aged: bool) -> None:
+    """Tasks of one size and rank, as many in each leaf: none loses two more than another, whatever the ages."""
+    running = tuple(
+        TaskCase(f"p.q{leaf}", f"v{leaf}{at}", {"f": size}, "n1", tick=leaf if aged else 0)
+        for leaf in range(leaves)
+        for at in range(each)
+    )
+    queues = (QueueCase("p", maximum={"f": most}), *(QueueCase(f"p.q{leaf}") for leaf in range(leaves)))
+    world = World.of(Case("alike", queues, (("n1", {"f": 1000}),), running))
+    plan = quota.plan_enforcement(world.queues["p"], 0)
+    lost = [sum(victim.queue.name == f"q{leaf}" for victim in plan.victims) for leaf in range(leaves)]
+    assert max(lost) - min(lost) <= 1
 
 
 def test_nothing_to_do_within_the_max_only() -> None:
