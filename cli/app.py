@@ -13,8 +13,9 @@ import kornel
 from kornel.cli.client.connection import CONNECTION, Connection, ConnectionNotPossible
 from kornel.cli.connection_options import move_connection_options
 from kornel.cli.loading import OF_THE_CORE, CommandSource, GroupOnDemand
-from kornel.cli.options import COMPLETE_VARIABLE, DEFAULT_ADDRESS, EXIT_BAD_INPUT
+from kornel.cli.options import COMPLETE_VARIABLE, EXIT_BAD_INPUT
 from kornel.cli.terminal import echo_line, print_error
+from kornel.shared.addresses import DEFAULT_ADDRESS
 
 _LOOK: Final = "Look at what a core holds"
 _WHY: Final = "Ask why, and what if"

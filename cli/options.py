@@ -14,7 +14,6 @@ import typer
 from kornel.cli.client import connection
 from kornel.cli.terminal import print_error
 
-DEFAULT_ADDRESS: Final = "127.0.0.1:50051"
 EXIT_FAILED: Final = 1
 EXIT_BAD_INPUT: Final = 2
 COMPLETE_VARIABLE: Final = "_KORNEL_COMPLETE"

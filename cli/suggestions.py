@@ -5,15 +5,16 @@ from __future__ import annotations
 import difflib
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from typing import Final
+from typing import Any, Final
 
 import typer
+from google.protobuf.message import Message
 
 from kornel.cli.asking import PartitionCore
 from kornel.cli.client.failures import CoreUnreachable
-from kornel.cli.client.reading import Reader
 from kornel.cli.options import report_failure
 from kornel.v1 import read_pb2 as pb
+from kornel.v1.read_pb2_grpc import ReadServiceStub
 
 MOST_NAMES: Final = 5_000
 """The most names that are compared; if there are more, the first ones."""
@@ -48,26 +49,24 @@ def suggest_names(name: str, names: Iterable[str]) -> str:
 
 def suggest_queues(core: PartitionCore) -> list[str]:
     """Returns the paths of the queues; none if the core does not answer."""
-    return _names_of(core, lambda reader: [each.path for each in reader.queues(core.partition).queues])
+    wanted = pb.ListQueuesRequest(partition=core.partition)
+    return _names_of(core, ReadServiceStub(core.channel).ListQueues, wanted, "queues", "path")
 
 
 def suggest_nodes(core: PartitionCore) -> list[str]:
     """Returns the IDs of the first nodes; none if the core does not answer."""
     wanted = pb.ListNodesRequest(partition=core.partition)
-    return _names_of(core, lambda reader: [each.node_id for each in reader.nodes(wanted, MOST_NAMES).nodes])
+    return _names_of(core, ReadServiceStub(core.channel).ListNodes, wanted, "nodes", "node_id")
 
 
 def suggest_applications(core: PartitionCore) -> list[str]:
     """Returns the IDs of the first live applications; none if the core does not answer."""
     wanted = pb.ListApplicationsRequest(partition=core.partition)
-    return _names_of(
-        core, lambda reader: [each.application_id for each in reader.applications(wanted, MOST_NAMES).applications]
-    )
+    return _names_of(core, ReadServiceStub(core.channel).ListApplications, wanted, "applications", "application_id")
 
 
-def _names_of(core: PartitionCore, names: Callable[[Reader], list[str]]) -> list[str]:
+def _names_of(core: PartitionCore, method: Callable[..., Any], request: Message, listed: str, name: str) -> list[str]:
     try:
-        with Reader(core.grpc, core.timeout) as reader:
-            return names(reader)[:MOST_NAMES]
+        return [getattr(each, name) for each in getattr(core.read_list(method, request, listed, MOST_NAMES), listed)]
     except CoreUnreachable:
         return []

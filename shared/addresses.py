@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 from ipaddress import ip_address
+from typing import Final
+
+DEFAULT_ADDRESS: Final = "127.0.0.1:50051"
+"""The address at which a core listens, and where commands look for it, unless they are given another one."""
 
 
 def stays_on_this_machine(address: str) -> bool:

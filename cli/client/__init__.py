@@ -1,1 +1,1 @@
-"""Calls a running core over a channel with or without credentials; each answer is a message of the protocol."""
+"""Connects to a running core with or without credentials, and says in words why a call failed."""

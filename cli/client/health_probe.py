@@ -1,7 +1,7 @@
 """Asks a core over a plain socket whether it serves, for probes that run every few seconds.
 
 Importing gRPC costs ten times the processor time of the question. So this module implements only as much HTTP/2 as the
-call needs, and understands only whether a core serves. For any other answer, callers ask again with :mod:`.calls`.
+call needs, and understands only whether a core serves. For any other answer, callers ask again with the full command.
 """
 
 from __future__ import annotations

@@ -14,18 +14,18 @@ import grpc.aio
 import typer
 
 from kornel.cli.asking import Core, asks_core
-from kornel.cli.client import calls as client
 from kornel.cli.client.channels import make_aio_channel, make_metadata
 from kornel.cli.client.connection import CONNECTION, DUMP_TIMEOUT_S, Connection
 from kornel.cli.client.failures import CoreUnreachable
-from kornel.cli.commands.unregister import ask_before_unregistering
+from kornel.cli.commands.unregister import ask_before_unregistering, unregister_manager
 from kornel.cli.options import report_failure
 from kornel.cli.terminal import echo_json, echo_text
 from kornel.cli.text.lines import join_lines
 from kornel.shared.event_loop import loop_factory
 from kornel.shim_mock.load.sending import LoadError, Placed, Sender
 from kornel.shim_mock.load.workload import Workload
-from kornel.v1.status_pb2 import GetStatusResponse
+from kornel.v1.status_pb2 import GetStatusRequest, GetStatusResponse
+from kornel.v1.status_pb2_grpc import StatusServiceStub
 
 LARGEST_CORES, LARGEST_GIB = 8, 16
 """The largest amounts that an ask of a workload requests."""
@@ -83,7 +83,7 @@ def bench(
         finally:
             # The error that ended the measurement is what the user must see, not that the cleaning up failed, too.
             with contextlib.suppress(CoreUnreachable):
-                client.unregister(core.grpc, rm_id, max(core.timeout, DUMP_TIMEOUT_S))
+                unregister_manager(core, rm_id, max(core.timeout, DUMP_TIMEOUT_S))
     except LoadError as error:
         raise report_failure(error) from error
     except TimeoutError as error:
@@ -105,7 +105,7 @@ def _enlarge_nodes(workload: Workload, singly: int) -> Workload:
 
 def _check_core_is_free(core: Core, *, force: bool, yes: bool) -> None:
     """Raises :class:`CoreUnreachable` for a core that is not free."""
-    status = client.fetch_status(core.grpc, timeout_s=core.timeout)
+    status = core.call(StatusServiceStub(core.channel).GetStatus, GetStatusRequest())
     if not status.rm_id:
         return
     if not force:
@@ -121,7 +121,7 @@ def _check_core_is_free(core: Core, *, force: bool, yes: bool) -> None:
     for rm_id in _managers_of(status):
         if not yes:
             ask_before_unregistering(rm_id)
-        client.unregister(core.grpc, rm_id, core.timeout)
+        unregister_manager(core, rm_id)
 
 
 def _managers_of(status: GetStatusResponse) -> list[str]:

@@ -8,9 +8,10 @@ from typing import Annotated
 import typer
 
 from kornel.cli.asking import PartitionCore, asks_core
-from kornel.cli.client import calls as client
 from kornel.cli.suggestions import suggest_queues, suggesting_names
 from kornel.cli.text.bounds import render_queue, render_user
+from kornel.v1.status_pb2 import ExplainQueueRequest, ExplainUserRequest
+from kornel.v1.status_pb2_grpc import StatusServiceStub
 
 queue_app = typer.Typer(help="Show single queues.", no_args_is_help=True)
 user_app = typer.Typer(help="Show single users.", no_args_is_help=True)
@@ -25,7 +26,8 @@ def show_queue(
 ) -> None:
     """Show what a queue may still take, level by level up to the root, its tightest bound, and its properties."""
     with suggesting_names(path, lambda: suggest_queues(core)):
-        found = client.explain_queue(core.grpc, path, core.partition, core.timeout)
+        request = ExplainQueueRequest(partition=core.partition, path=path)
+        found = core.call(StatusServiceStub(core.channel).ExplainQueue, request)
     core.show(found, lambda: render_queue(found, time_ns()))
 
 
@@ -37,5 +39,6 @@ def show_user(
     core: PartitionCore,
 ) -> None:
     """Show what a user holds and the limits that bind it, those of its groups included."""
-    found = client.explain_user(core.grpc, name, core.partition, core.timeout)
+    request = ExplainUserRequest(partition=core.partition, user=name)
+    found = core.call(StatusServiceStub(core.channel).ExplainUser, request)
     core.show(found, lambda: render_user(found))

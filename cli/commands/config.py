@@ -12,7 +12,6 @@ from typing import Annotated, Final
 import typer
 
 from kornel.cli.asking import ManagerCore, asks_core
-from kornel.cli.client.configuration import ConfigurationClient
 from kornel.cli.commands.earlier_versions import find_version, list_earlier_versions
 from kornel.cli.configuration_file import File, choose_warnings, print_problems, read_file
 from kornel.cli.loading import OF_THE_CORE, CommandSource, GroupOnDemand
@@ -22,6 +21,7 @@ from kornel.cli.text.configuration import render_history, render_impact
 from kornel.cli.text.documents import message_values
 from kornel.shared.default_configuration import DEFAULT_CONFIGURATION
 from kornel.v1 import configuration_pb2 as pb
+from kornel.v1.configuration_pb2_grpc import ConfigurationServiceStub
 
 
 class _ConfigGroup(GroupOnDemand):
@@ -70,10 +70,11 @@ def preview(
     Exits 2 for a file with errors, 1 when the core would refuse it at present or does not answer.
     """
     text = read_file(file)
-    with ConfigurationClient(core.grpc, core.timeout, core.manager) as client:
-        if text and not core.as_json:
-            _print_judgement(file, client.validate(text))
-        impact = client.preview(text or DEFAULT_CONFIGURATION)
+    service = ConfigurationServiceStub(core.channel)
+    if text and not core.as_json:
+        _print_judgement(file, core.call(service.ValidateConfiguration, pb.ValidateConfigurationRequest(config=text)))
+    request = pb.PreviewConfigurationRequest(config=text or DEFAULT_CONFIGURATION, rm_id=core.manager)
+    impact = core.call(service.PreviewConfiguration, request)
     core.show(impact, lambda: render_impact(impact))
     if impact.refusals:
         raise typer.Exit(EXIT_FAILED)
@@ -102,8 +103,8 @@ def history(
 
     Earlier runs come from the stored history. With --json: kornel.v1.GetConfigurationHistoryResponse, of this run.
     """
-    with ConfigurationClient(core.grpc, core.timeout, core.manager) as client:
-        found = client.history()
+    request = pb.GetConfigurationHistoryRequest(rm_id=core.manager)
+    found = core.call(ConfigurationServiceStub(core.channel).GetConfigurationHistory, request)
     earlier = [] if core.as_json else list_earlier_versions(core, limit, everything=everything)
     versions = [(str(version.number), version) for version in reversed(found.versions)]
     core.show(found, lambda: render_history([*versions, *earlier][: limit or None]))
@@ -180,8 +181,8 @@ def rollback(
     """
     if undo == bool(version):
         raise refuse_input("give either the number of a version or --undo")
-    with ConfigurationClient(core.grpc, core.timeout, core.manager) as client:
-        done = client.undo_rollback() if undo else client.rollback(version)
+    request = pb.RollbackConfigurationRequest(version=version, undo=undo, rm_id=core.manager)
+    done = core.call(ConfigurationServiceStub(core.channel).RollbackConfiguration, request)
     if core.as_json:
         echo_json(done)
     elif undo:

@@ -12,9 +12,7 @@ from typing import Annotated, Final, TypeVar
 import typer
 
 from kornel.cli.asking import PartitionCore, asks_core
-from kornel.cli.client import calls as client
 from kornel.cli.client.failures import CoreUnreachable
-from kornel.cli.client.reading import Reader
 from kornel.cli.options import EXIT_FAILED, refuse_input, report_failure
 from kornel.cli.suggestions import report_unknown, suggest_names, suggest_nodes
 from kornel.cli.terminal import echo_json, echo_line, echo_text, print_error, show_text
@@ -24,7 +22,10 @@ from kornel.cli.text.times import format_moment
 from kornel.shared.readable_amounts import format_count
 from kornel.v1 import admin_pb2 as admin
 from kornel.v1 import read_pb2 as pb
-from kornel.v1.status_pb2 import PartitionStatus
+from kornel.v1.admin_pb2_grpc import AdminServiceStub
+from kornel.v1.read_pb2_grpc import ReadServiceStub
+from kornel.v1.status_pb2 import GetStatusRequest, PartitionStatus
+from kornel.v1.status_pb2_grpc import StatusServiceStub
 
 drain_app = typer.Typer(help="Take nodes out of scheduling.", no_args_is_help=True)
 undrain_app = typer.Typer(help="Return nodes to scheduling.", no_args_is_help=True)
@@ -64,15 +65,13 @@ def drain_node(
     Exits 0 also if a node was draining already, 1 if no core answers, there is no such node, or the wait took too long.
     With --json: one object for each node, one per line if there are several.
     """
-    with Reader(core.grpc, core.timeout) as reader:
-        wanted = _find_nodes(reader, nodes or [], where or [], core.partition)
-        drained = _change_nodes(wanted, core, reader.drain, _describe_drain)
-        if drained and not core.as_json:
-            meant = [part for each in where or [] for part in ("--where", each)] or drained
-            echo_text(join_lines(wrap_text(_say_how_long(meant))))
-        emptied = not (wait and drained) or _wait_until_empty(
-            reader, drained, core.partition, wait_timeout, say=not core.as_json
-        )
+    wanted = _find_nodes(core, nodes or [], where or [])
+    method = AdminServiceStub(core.channel).DrainNode
+    drained = _change_nodes(wanted, core, method, admin.DrainNodeRequest, _describe_drain)
+    if drained and not core.as_json:
+        meant = [part for each in where or [] for part in ("--where", each)] or drained
+        echo_text(join_lines(wrap_text(_say_how_long(meant))))
+    emptied = not (wait and drained) or _wait_until_empty(core, drained, wait_timeout)
     if len(drained) < len(wanted) or not emptied:
         raise typer.Exit(EXIT_FAILED)
 
@@ -88,13 +87,13 @@ def list_drained(
     With --json: the drained nodes of kornel.v1.PartitionStatus, one a line. `kornel nodes --draining` shows those that
     the shim drains, too.
     """
-    status = client.fetch_status(core.grpc, core.partition or "default", core.timeout).partitions[0]
+    request = GetStatusRequest(partition=core.partition or "default")
+    status = core.call(StatusServiceStub(core.channel).GetStatus, request).partitions[0]
     if core.as_json:
         for each in status.drained_nodes:
             echo_json(each, indent=None)
         return
-    with Reader(core.grpc, core.timeout) as reader:
-        show_text(_render_drained(status, reader, core.partition))
+    show_text(_render_drained(status, core))
 
 
 @undrain_app.command("node")
@@ -109,24 +108,26 @@ def undrain_node(
 
     Exits 1 when no core answers or there is no such node.
     """
-    with Reader(core.grpc, core.timeout) as reader:
-        wanted = _find_nodes(reader, nodes or [], where or [], core.partition)
-        undrained = _change_nodes(wanted, core, reader.undrain, _describe_undrain)
+    wanted = _find_nodes(core, nodes or [], where or [])
+    method = AdminServiceStub(core.channel).UndrainNode
+    undrained = _change_nodes(wanted, core, method, admin.UndrainNodeRequest, _describe_undrain)
     if len(undrained) < len(wanted):
         raise typer.Exit(EXIT_FAILED)
 
 
-def _find_nodes(reader: Reader, named: Sequence[str], where: Sequence[str], partition: str) -> list[str]:
+def _find_nodes(core: PartitionCore, named: Sequence[str], where: Sequence[str]) -> list[str]:
     """Returns the nodes that are named, or have all attributes in *where*. Exits if no node is meant."""
     if bool(named) == bool(where) or not all("=" in each for each in where):
         raise refuse_input("give IDs of nodes, or --where NAME=VALUE")
     if named:
         return list(named)
-    domains = reader.list_domains(pb.ListDomainsRequest(partition=partition))
+    service = ReadServiceStub(core.channel)
+    domains = core.read_list(service.ListDomains, pb.ListDomainsRequest(partition=core.partition), "domains")
     wanted = {pair for each in where for pair in _find_attributes(domains, *each.split("=", 1))}
-    selected = pb.ListNodesRequest(partition=partition, attributes=dict(wanted))
-    # No node has two values of one attribute.
-    answer = reader.nodes(selected) if len(selected.attributes) == len(wanted) else pb.ListNodesResponse()
+    selected = pb.ListNodesRequest(partition=core.partition, attributes=dict(wanted))
+    answer = pb.ListNodesResponse()
+    if len(selected.attributes) == len(wanted):  # No node has two values of one attribute.
+        answer = core.read_list(service.ListNodes, selected, "nodes")
     if answer.nodes and dict(answer.attributes) != dict(wanted):
         raise report_failure("the core is too old to select nodes; give their IDs")
     if not answer.nodes:
@@ -151,14 +152,15 @@ def _find_attributes(known: pb.ListDomainsResponse, name: str, value: str) -> li
 def _change_nodes(
     nodes: Sequence[str],
     core: PartitionCore,
-    change: Callable[[str, str], ResponseT],
+    method: Callable[..., ResponseT],
+    request: type[admin.DrainNodeRequest | admin.UndrainNodeRequest],
     describe: Callable[[ResponseT], str],
 ) -> list[str]:
-    """Makes the call *change* for each node, and prints the answers. Returns the nodes that the core knows."""
+    """Calls *method* with a *request* for each node, and prints the answers. Returns the nodes that the core knows."""
     changed: list[str] = []
     for node in nodes:
         try:
-            done = change(node, core.partition)
+            done = core.call(method, request(partition=core.partition, node_id=node))
         except CoreUnreachable as error:
             if not error.unknown:
                 raise
@@ -195,13 +197,13 @@ def _describe_undrain(done: admin.UndrainNodeResponse) -> str:
     return "ready" if done.changed else "ready already"
 
 
-def _wait_until_empty(reader: Reader, nodes: Sequence[str], partition: str, longest_s: float, *, say: bool) -> bool:
+def _wait_until_empty(core: PartitionCore, nodes: Sequence[str], longest_s: float) -> bool:
     """Waits until nothing runs on *nodes*, at most *longest_s* seconds if that is not 0; tells whether they are
     empty."""
-    began = time.monotonic()
+    began, say = time.monotonic(), not core.as_json
     before = -1
     while True:
-        left = sum(_count_running(reader, nodes, partition).values())
+        left = sum(_count_running(core, nodes).values())
         if say and left != before and left:
             echo_line(f"waiting: {format_count(left, 'allocation')} still {'runs' if left == 1 else 'run'} there")
         before = left
@@ -215,20 +217,21 @@ def _wait_until_empty(reader: Reader, nodes: Sequence[str], partition: str, long
         time.sleep(min(POLL_S, longest_s or POLL_S))
 
 
-def _count_running(reader: Reader, nodes: Sequence[str], partition: str) -> dict[str, int]:
+def _count_running(core: PartitionCore, nodes: Sequence[str]) -> dict[str, int]:
     """Returns how much runs on those of *nodes* that are registered."""
     running: dict[str, int] = {}
     for _, batch in groupby(zip(accumulate(map(len, nodes)), nodes, strict=True), lambda each: each[0] // AT_ONCE):
-        found = reader.nodes(pb.ListNodesRequest(partition=partition, node_ids=[node for _, node in batch]))
+        wanted = pb.ListNodesRequest(partition=core.partition, node_ids=[node for _, node in batch])
+        found = core.read_list(ReadServiceStub(core.channel).ListNodes, wanted, "nodes")
         running.update((each.node_id, each.allocation_count) for each in found.nodes)
     return running
 
 
-def _render_drained(status: PartitionStatus, reader: Reader, partition: str) -> str:
+def _render_drained(status: PartitionStatus, core: PartitionCore) -> str:
     if not status.drained_nodes:
         return "no operator has drained a node"
     now_ns = time_ns()
-    running = _count_running(reader, [node.node_id for node in status.drained_nodes], partition)
+    running = _count_running(core, [node.node_id for node in status.drained_nodes])
     rows = [("node", "by", "since", "still running")]
     for node in status.drained_nodes:
         still = str(running.get(node.node_id, "not registered"))

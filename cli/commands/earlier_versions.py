@@ -7,12 +7,12 @@ from itertools import zip_longest
 from typing import Final
 
 from kornel.cli.asking import ManagerCore
-from kornel.cli.client.configuration import ConfigurationClient
 from kornel.cli.client.failures import CoreUnreachable
-from kornel.cli.client.history import HistoryClient
 from kornel.cli.options import refuse_input
 from kornel.v1 import configuration_pb2 as pb
 from kornel.v1 import history_pb2
+from kornel.v1.configuration_pb2_grpc import ConfigurationServiceStub
+from kornel.v1.history_pb2_grpc import HistoryServiceStub
 
 RUN_DIGITS: Final = 8
 """The last digits of the number of a run, by which people tell runs apart."""
@@ -29,11 +29,11 @@ def list_earlier_versions(
     every start of a core adds.
     """
     try:
-        with HistoryClient(core.grpc, core.timeout) as history:
-            status = history.status()
-            if not status.enabled:
-                return []
-            stored = history.configurations(history_pb2.ListConfigurationsRequest(), most or MOST_READ)
+        service = HistoryServiceStub(core.channel)
+        status = core.call(service.GetHistoryStatus, history_pb2.GetHistoryStatusRequest())
+        if not status.enabled:
+            return []
+        stored = _read_stored(core, history_pb2.ListConfigurationsRequest(), most or MOST_READ)
     except CoreUnreachable:
         return []  # If the history does not work, the versions that the core itself keeps can still be shown.
     stored = [each for each in stored if each.id.run != status.run and core.manager in ("", each.version.rm_id)]
@@ -50,15 +50,20 @@ def find_version(core: ManagerCore, name: str) -> pb.GetConfigurationResponse:
             f"{name!r} is not a version; give a number such as 3, or RUN/NUMBER of `kornel config history`"
         )
     if not slash:
-        with ConfigurationClient(core.grpc, core.timeout, core.manager) as client:
-            return client.get(int(number))
-    with HistoryClient(core.grpc, core.timeout) as history:
-        request = history_pb2.ListConfigurationsRequest(with_config=True)
-        for each in history.configurations(request, MOST_READ):
-            named = _name_run(each.id.run) == run.lower() and each.version.number == int(number)
-            if named and core.manager in ("", each.version.rm_id):
-                return pb.GetConfigurationResponse(version=each.version, config=each.config, has_hidden=each.has_hidden)
+        request = pb.GetConfigurationRequest(version=int(number), rm_id=core.manager)
+        return core.call(ConfigurationServiceStub(core.channel).GetConfiguration, request)
+    for each in _read_stored(core, history_pb2.ListConfigurationsRequest(with_config=True), MOST_READ):
+        named = _name_run(each.id.run) == run.lower() and each.version.number == int(number)
+        if named and core.manager in ("", each.version.rm_id):
+            return pb.GetConfigurationResponse(version=each.version, config=each.config, has_hidden=each.has_hidden)
     raise CoreUnreachable(f"no version {name} is stored", unknown=True)
+
+
+def _read_stored(
+    core: ManagerCore, request: history_pb2.ListConfigurationsRequest, most: int
+) -> Sequence[history_pb2.ConfigurationRecord]:
+    method = HistoryServiceStub(core.channel).ListConfigurations
+    return core.read_list(method, request, "configurations", most).configurations
 
 
 def _leave_out_repeats(

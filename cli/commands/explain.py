@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from time import time_ns
-from typing import Annotated
+from types import MappingProxyType
+from typing import Annotated, Any
 
 import typer
 
 from kornel.cli.asking import PartitionCore, asks_core
-from kornel.cli.client import explain as client
 from kornel.cli.client.failures import CoreUnreachable
 from kornel.cli.commands.past_work import render_past
 from kornel.cli.options import refuse_input
@@ -18,34 +19,59 @@ from kornel.cli.terminal import show_text
 from kornel.cli.text.explain import render_explanation, render_forecast
 from kornel.shared.quantities import parse_quantity
 from kornel.v1 import explain_pb2 as pb
+from kornel.v1.explain_pb2_grpc import ExplainServiceStub
 
 what_if_app = typer.Typer(help="Ask what would happen if something changed. Changes nothing.", no_args_is_help=True)
 
 _AMOUNT = "Amount of each ask, as in queues.yaml."
-_Queue = Annotated[
-    str,
-    typer.Option(
-        help="Leaf queue of the new application, full path. [default: what the placement rules find for --user]"
-    ),
-]
-_Vcore = Annotated[str, typer.Option(help=_AMOUNT)]
-_Memory = Annotated[str, typer.Option(help=_AMOUNT)]
-_Resource = Annotated[
-    list[str] | None,
-    typer.Option("--resource", metavar="TYPE=QUANTITY", help="Amount of another type; repeatable."),
-]
-_Devices = Annotated[
-    str,
-    typer.Option(
-        metavar="WANTED", help="Devices of each ask: 2 whole ones, a part such as 0.25, or memory of one: 16Gi."
-    ),
-]
-_Linked = Annotated[bool, typer.Option("--linked", help="The devices of an ask have to be linked with each other.")]
-_DeviceTypes = Annotated[
-    list[str] | None, typer.Option("--device-type", metavar="TYPE", help="Type of the devices; repeatable.")
-]
-_Owner = Annotated[str, typer.Option(help="Owner of the new application.")]
-_Groups = Annotated[list[str] | None, typer.Option("--group", help="Group of the owner; repeatable.")]
+
+
+@dataclass(frozen=True)
+class _Wanted:
+    """Options about equal asks: their amounts, their devices and their owner."""
+
+    queue: Annotated[
+        str,
+        typer.Option(
+            help="Leaf queue of the new application, full path. [default: what the placement rules find for --user]"
+        ),
+    ] = ""
+    vcore: Annotated[str, typer.Option(help=_AMOUNT)] = ""
+    memory: Annotated[str, typer.Option(help=_AMOUNT)] = ""
+    resource: Annotated[
+        list[str] | None,
+        typer.Option("--resource", metavar="TYPE=QUANTITY", help="Amount of another type; repeatable."),
+    ] = None
+    devices: Annotated[
+        str,
+        typer.Option(
+            metavar="WANTED", help="Devices of each ask: 2 whole ones, a part such as 0.25, or memory of one: 16Gi."
+        ),
+    ] = ""
+    linked: Annotated[
+        bool, typer.Option("--linked", help="The devices of an ask have to be linked with each other.")
+    ] = False
+    device_type: Annotated[
+        list[str] | None, typer.Option("--device-type", metavar="TYPE", help="Type of the devices; repeatable.")
+    ] = None
+    priority: Annotated[int, typer.Option(help="Priority of each ask.")] = 0
+    user: Annotated[str, typer.Option(help="Owner of the new application.")] = ""
+    group: Annotated[list[str] | None, typer.Option("--group", help="Group of the owner; repeatable.")] = None
+    never_preempts: Annotated[bool, typer.Option("--never-preempts", help="The asks may not preempt.")] = False
+
+    def suppose(self, tags: Mapping[str, str] = MappingProxyType({}), **more: Any) -> pb.SupposedAsk:
+        """Returns these asks, with *tags* and the other fields in *more*. Exits for a bad amount."""
+        named = [f"{name}={text}" for name, text in (("vcore", self.vcore), ("memory", self.memory)) if text]
+        return pb.SupposedAsk(
+            queue=self.queue,
+            resources=dict(map(_parse_amount, [*named, *(self.resource or [])])),
+            priority=self.priority,
+            never_preempts=self.never_preempts,
+            user=self.user,
+            groups=self.group or [],
+            tags={**tags, **_write_wants(self.devices, self.device_type or [], linked=self.linked)},
+            **more,
+        )
 
 
 @asks_core()
@@ -88,13 +114,14 @@ def explain(
 
 def _explain_name(core: PartitionCore, name: str, node: str) -> pb.ExplainResponse:
     """Returns the explanation of the work called *name* or, if there is none, of the node called *name*."""
+    method = ExplainServiceStub(core.channel).Explain
     try:
-        return client.explain(core.grpc, name, core.partition, core.timeout, node)
+        return core.call(method, pb.ExplainRequest(partition=core.partition, name=name, node_id=node))
     except CoreUnreachable as error:
         if node or not error.unknown:
             raise
         try:
-            return client.explain(core.grpc, "", core.partition, core.timeout, name)
+            return core.call(method, pb.ExplainRequest(partition=core.partition, node_id=name))
         except CoreUnreachable:
             raise error from None
 
@@ -118,36 +145,15 @@ def _write_wants(devices: str, types: Sequence[str], *, linked: bool) -> dict[st
 @what_if_app.command()
 @asks_core()
 def ask(
-    queue: _Queue = "",
     application: Annotated[str, typer.Option("--app", help="Ask for a live application instead of a new one.")] = "",
-    vcore: _Vcore = "",
-    memory: _Memory = "",
-    resource: _Resource = None,
     count: Annotated[int, typer.Option(min=1, help="Number of equal asks.")] = 1,
-    devices: _Devices = "",
-    linked: _Linked = False,
-    device_type: _DeviceTypes = None,
-    priority: Annotated[int, typer.Option(help="Priority of each ask.")] = 0,
     node: Annotated[str, typer.Option(help="Node on which each ask must run.")] = "",
-    user: _Owner = "",
-    group: _Groups = None,
-    never_preempts: Annotated[bool, typer.Option("--never-preempts", help="The asks may not preempt.")] = False,
     *,
+    wanted: _Wanted,
     core: PartitionCore,
 ) -> None:
     """Show where new asks would be placed, and which allocations would be preempted for them."""
-    supposed = pb.SupposedAsk(
-        queue=queue,
-        application_id=application,
-        resources=_parse_amounts(vcore, memory, resource),
-        count=count,
-        priority=priority,
-        required_node=node,
-        never_preempts=never_preempts,
-        user=user,
-        groups=group or [],
-        tags=_write_wants(devices, device_type or [], linked=linked),
-    )
+    supposed = wanted.suppose(application_id=application, count=count, required_node=node)
     _show_forecast(core, pb.WhatIfRequest(ask=supposed))
 
 
@@ -155,39 +161,21 @@ def ask(
 @asks_core()
 def gang(
     members: Annotated[int, typer.Argument(min=1, metavar="MEMBERS", help="Number of equal members.")],
-    queue: _Queue = "",
-    vcore: _Vcore = "",
-    memory: _Memory = "",
-    resource: _Resource = None,
     required: Annotated[str, typer.Option(metavar="LEVEL", help="All members in one domain, such as rack.")] = "",
     preferred: Annotated[str, typer.Option(metavar="LEVEL", help="Members in as few domains as possible.")] = "",
     spread: Annotated[str, typer.Option(metavar="LEVEL", help="Members spread over the domains.")] = "",
     slice_size: Annotated[int, typer.Option(min=0, help="Members that run together in one domain. [default: all]")] = 0,
-    devices: _Devices = "",
-    linked: _Linked = False,
-    device_type: _DeviceTypes = None,
-    priority: Annotated[int, typer.Option(help="Priority of each member.")] = 0,
-    user: _Owner = "",
-    group: _Groups = None,
-    never_preempts: Annotated[bool, typer.Option("--never-preempts", help="The members may not preempt.")] = False,
     *,
+    wanted: _Wanted,
     core: PartitionCore,
 ) -> None:
-    """Show where a Hard gang would be placed as a whole, what would be preempted for it, or why it would wait."""
+    """Show where a Hard gang would be placed as a whole, what would be preempted for it, or why it would wait.
+
+    Each member is an ask.
+    """
     wishes = {"required": required, "preferred": preferred, "spread": spread, "sliceSize": str(slice_size or "")}
     tags = {f"kornel.topology.{name}": value for name, value in wishes.items() if value}
-    supposed = pb.SupposedAsk(
-        queue=queue,
-        resources=_parse_amounts(vcore, memory, resource),
-        count=members,
-        priority=priority,
-        never_preempts=never_preempts,
-        user=user,
-        groups=group or [],
-        gang=True,
-        tags=tags | _write_wants(devices, device_type or [], linked=linked),
-    )
-    _show_forecast(core, pb.WhatIfRequest(ask=supposed))
+    _show_forecast(core, pb.WhatIfRequest(ask=wanted.suppose(tags, count=members, gang=True)))
 
 
 @what_if_app.command("node-lost")
@@ -242,13 +230,8 @@ def priority(
 
 def _show_forecast(core: PartitionCore, request: pb.WhatIfRequest) -> None:
     request.partition = core.partition
-    found = client.what_if(core.grpc, request, core.timeout)
+    found = core.call(ExplainServiceStub(core.channel).WhatIf, request)
     core.show(found, lambda: render_forecast(found, time_ns()))
-
-
-def _parse_amounts(vcore: str, memory: str, others: list[str] | None) -> dict[str, int]:
-    named = [f"{name}={text}" for name, text in (("vcore", vcore), ("memory", memory)) if text]
-    return dict(_parse_amount(text) for text in [*named, *(others or [])])
 
 
 def _parse_amount(text: str) -> tuple[str, int]:

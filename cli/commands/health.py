@@ -6,13 +6,15 @@ from dataclasses import dataclass
 from typing import Annotated
 
 import typer
+from grpc_health.v1.health_pb2 import HealthCheckRequest, HealthCheckResponse
+from grpc_health.v1.health_pb2_grpc import HealthStub
 
 from kornel.cli.asking import Core, asks_core
-from kornel.cli.client import calls as client
-from kornel.cli.client.reading import Reader
 from kornel.cli.options import EXIT_FAILED
-from kornel.cli.terminal import echo_json, echo_line, echo_text
+from kornel.cli.terminal import echo_line
 from kornel.cli.text.cluster import render_health
+from kornel.v1.read_pb2 import GetHealthReportRequest
+from kornel.v1.read_pb2_grpc import ReadServiceStub
 
 
 @dataclass(frozen=True)
@@ -30,15 +32,13 @@ def health(
 ) -> None:
     """Print the health of a core. Exits 0 if it is SERVING, or with --checks if all checks succeed; otherwise 1."""
     if checks or core.as_json:
-        with Reader(core.grpc, core.timeout) as reader:
-            report = reader.health()
-        if core.as_json:
-            echo_json(report)
-        else:
-            echo_text(render_health(report))
+        report = core.call(ReadServiceStub(core.channel).GetHealthReport, GetHealthReportRequest())
+        core.show(report, lambda: render_health(report))
         well = report.healthy
     else:
-        said = client.check_health(core.grpc, core.timeout)
+        check = HealthStub(core.channel).Check  # type: ignore[attr-defined]  # the type stubs leave it out
+        answer: HealthCheckResponse = core.call(check, HealthCheckRequest())
+        said = HealthCheckResponse.ServingStatus.Name(answer.status)
         echo_line(said)
         well = said == "SERVING"
     if not well:

@@ -11,7 +11,6 @@ import typer
 from google.protobuf.message import Message
 
 from kornel.cli.asking import Core, asks_core
-from kornel.cli.client.history import HistoryClient
 from kornel.cli.moments import SECOND_NS, On, Since, Until, read_range
 from kornel.cli.options import EXIT_FAILED, Timeout, Types, refuse_input
 from kornel.cli.suggestions import suggest_names
@@ -27,6 +26,7 @@ from kornel.cli.text.history import (
 from kornel.cli.text.screen import terminal_strokes
 from kornel.cli.text.usage import render_usage
 from kornel.v1 import history_pb2 as pb
+from kornel.v1.history_pb2_grpc import HistoryServiceStub
 
 history_app = typer.Typer(help="Show stored records, also from before the last restart.", no_args_is_help=True)
 
@@ -95,7 +95,8 @@ def apps(
     request = pb.ListPastApplicationsRequest(
         page=core.make_page(), partition=partition, application_id=app, queue=queue, user=user, state=state
     )
-    _show_records(core, lambda history: history.applications(request, core.limit), render_applications)
+    found = core.read_list(HistoryServiceStub(core.channel).ListPastApplications, request, "applications", core.limit)
+    _show_list(core, found.applications, render_applications)
 
 
 @history_app.command("preemptions")
@@ -135,8 +136,8 @@ def preemptions(
     if by:
         if user or resource:
             raise refuse_input("--sum adds up all users and types: give it without --user and --type")
-        with HistoryClient(core.grpc, core.timeout) as history:
-            sums = history.sum_preemptions(pb.SumPreemptionsRequest(preemptions=request, by=_PARTIES[by]))
+        summed = pb.SumPreemptionsRequest(preemptions=request, by=_PARTIES[by])
+        sums = core.call(HistoryServiceStub(core.channel).SumPreemptions, summed)
         core.show(sums, lambda: render_sums(sums))
         return
 
@@ -145,11 +146,9 @@ def preemptions(
             not resource or one.victim.resources.get(resource, 0) > 0
         )
 
-    def list_wanted(history: HistoryClient) -> list[pb.PreemptionRecord]:
-        most = 0 if user or resource else core.limit
-        return list(filter(is_wanted, history.preemptions(request, most)))[: core.limit or None]
-
-    _show_records(core, list_wanted, render_preemptions)
+    most = 0 if user or resource else core.limit
+    found = core.read_list(HistoryServiceStub(core.channel).ListPreemptions, request, "preemptions", most)
+    _show_list(core, list(filter(is_wanted, found.preemptions))[: core.limit or None], render_preemptions)
 
 
 @history_app.command("events")
@@ -165,7 +164,8 @@ def events(
     request = pb.ListEventsRequest(
         page=core.make_page(), type=_event_type(kind), object_id=about, reference_id=reference
     )
-    _show_records(core, lambda history: history.events(request, core.limit), render_events)
+    found = core.read_list(HistoryServiceStub(core.channel).ListEvents, request, "events", core.limit)
+    _show_list(core, found.events, render_events)
 
 
 @history_app.command("configs")
@@ -178,7 +178,8 @@ def configs(
 ) -> None:
     """List the configurations that came into force or were refused, the newest first."""
     request = pb.ListConfigurationsRequest(page=core.make_page(), applied_only=applied, with_config=text)
-    _show_records(core, lambda history: history.configurations(request, core.limit), render_configurations)
+    found = core.read_list(HistoryServiceStub(core.channel).ListConfigurations, request, "configurations", core.limit)
+    _show_list(core, found.configurations, render_configurations)
 
 
 @history_app.command("usage")
@@ -203,39 +204,27 @@ def usage(
     request = pb.ListUsageRequest(
         queue=queue, since_ns=since_ns, until_ns=until_ns, partition=partition, point_count=points
     )
-    with HistoryClient(core.grpc, core.timeout) as history:
-        found = history.list_usage(request)
-        request.queue = ROOT
-        cluster = found if queue == ROOT or core.as_json else history.list_usage(request)
-    _show_list(core, found, lambda: render_usage(queue, found, cluster, terminal_strokes(), types or ()))
+    method = HistoryServiceStub(core.channel).ListUsage
+    found = core.call(method, request).points
+    request.queue = ROOT
+    cluster = found if queue == ROOT or core.as_json else core.call(method, request).points
+    _show_list(core, found, lambda points: render_usage(queue, points, cluster, terminal_strokes(), types or ()))
 
 
 @history_app.command("status")
 @asks_core()
 def status(core: HistoryCore) -> None:
     """Show the state of the history. Exits 1 if it is off or does not work."""
-    with HistoryClient(core.grpc, core.timeout) as history:
-        found = history.status()
+    found = core.call(HistoryServiceStub(core.channel).GetHistoryStatus, pb.GetHistoryStatusRequest())
     core.show(found, lambda: render_history_status(found, time_ns()))
     if not found.enabled or found.problem:
         raise typer.Exit(EXIT_FAILED)
 
 
-def _show_records(
-    core: PastRecords,
-    ask: Callable[[HistoryClient], Sequence[RecordT]],
-    render: Callable[[Sequence[RecordT]], str],
-) -> None:
-    """Prints what *ask* returns."""
-    with HistoryClient(core.grpc, core.timeout) as history:
-        found = ask(history)
-    _show_list(core, found, lambda: render(found))
-
-
-def _show_list(core: Core, found: Sequence[Message], render: Callable[[], str]) -> None:
+def _show_list(core: Core, found: Sequence[RecordT], render: Callable[[Sequence[RecordT]], str]) -> None:
     """Prints *found*: a table, or a JSON object on each line."""
     if not core.as_json:
-        show_text(render())
+        show_text(render(found))
         return
     for each in found:
         echo_json(each, indent=None)

@@ -8,7 +8,6 @@ from typing import Annotated
 import typer
 
 from kornel.cli.asking import PartitionCore, asks_core
-from kornel.cli.client.reading import Reader
 from kornel.cli.options import EXIT_BAD_INPUT, Types, refuse_input
 from kornel.cli.suggestions import suggest_applications, suggest_nodes, suggest_queues, suggesting_names
 from kornel.cli.text.cluster import (
@@ -27,6 +26,7 @@ from kornel.cli.text.cluster import (
 from kornel.cli.text.explain import describe_blocker
 from kornel.cli.text.screen import terminal_strokes
 from kornel.v1 import read_pb2 as pb
+from kornel.v1.read_pb2_grpc import ReadServiceStub
 
 Limit = Annotated[int, typer.Option("--limit", min=0, metavar="COUNT", help="The most entries to show; 0: all.")]
 
@@ -42,9 +42,13 @@ def queues(
 
     The mark in a bar is the guarantee, +N is pending. Exits 1 when no core answers or there is no such queue.
     """
-    with suggesting_names(path, lambda: suggest_queues(core)), Reader(core.grpc, core.timeout) as reader:
-        found = reader.queues(core.partition, path)
-        above = [] if core.as_json or not path else queues_above(reader.queues(core.partition).queues, path)
+    method = ReadServiceStub(core.channel).ListQueues
+    with suggesting_names(path, lambda: suggest_queues(core)):
+        found = core.read_list(method, pb.ListQueuesRequest(partition=core.partition, path=path), "queues")
+    above: list[pb.QueueInfo] = []
+    if path and not core.as_json:
+        every = core.read_list(method, pb.ListQueuesRequest(partition=core.partition), "queues")
+        above = queues_above(every.queues, path)
     core.show(found, lambda: render_queues(found.queues, terminal_strokes(), types or (), above))
 
 
@@ -73,14 +77,17 @@ def apps(
     kind = pb.APPLICATION_KIND_FINISHED if finished else pb.APPLICATION_KIND_UNSPECIFIED
     if rejected:
         kind = pb.APPLICATION_KIND_REJECTED
+    service = ReadServiceStub(core.channel)
+    if application:
+        named = pb.GetApplicationRequest(partition=core.partition, application_id=application)
+        with suggesting_names(application, lambda: suggest_applications(core)):
+            one = core.call(service.GetApplication, named)
+        core.show(one, lambda: render_application(one, time_ns()))
+        return
     wanted = pb.ListApplicationsRequest(partition=core.partition, queue=queue, user=user, state=state, kind=kind)
-    with suggesting_names(application, lambda: suggest_applications(core)), Reader(core.grpc, core.timeout) as reader:
-        found = reader.application(application, core.partition) if application else reader.applications(wanted, limit)
-    if isinstance(found, pb.GetApplicationResponse):
-        core.show(found, lambda: render_application(found, time_ns()))
-    else:
-        obstacles = {} if core.as_json or finished or rejected else _find_obstacles(core, queue, user)
-        core.show(found, lambda: render_applications(found, time_ns(), obstacles))
+    found = core.read_list(service.ListApplications, wanted, "applications", limit)
+    obstacles = {} if core.as_json or finished or rejected else _find_obstacles(core, queue, user)
+    core.show(found, lambda: render_applications(found, time_ns(), obstacles))
 
 
 @asks_core()
@@ -106,25 +113,27 @@ def nodes(
     """
     if sort and (sort != "stranded" or node or by or draining):
         raise refuse_input("--sort knows stranded only, and shows all nodes: give it without NODE, --by and --draining")
+    service = ReadServiceStub(core.channel)
     if sort:
-        with Reader(core.grpc, core.timeout) as reader:
-            nodes = reader.nodes(pb.ListNodesRequest(partition=core.partition, stranded=True))
+        stranded = pb.ListNodesRequest(partition=core.partition, stranded=True)
+        nodes = core.read_list(service.ListNodes, stranded, "nodes")
         core.show(sort_stranded(nodes, limit, types), lambda: render_stranded(nodes, limit, types))
         return
     if by:
         if node or draining:
             raise refuse_input("--by shows whole domains: give it without NODE and --draining")
-        with Reader(core.grpc, core.timeout) as reader:
-            domains = reader.list_domains(pb.ListDomainsRequest(partition=core.partition, level=by), limit)
+        of_level = pb.ListDomainsRequest(partition=core.partition, level=by)
+        domains = core.read_list(service.ListDomains, of_level, "domains", limit)
         core.show(domains, lambda: render_domains(domains, by, terminal_strokes(), types or ()))
         return
+    if node:
+        with suggesting_names(node, lambda: suggest_nodes(core)):
+            one = core.call(service.GetNode, pb.GetNodeRequest(partition=core.partition, node_id=node))
+        core.show(one, lambda: render_node(one, time_ns()))
+        return
     wanted = pb.ListNodesRequest(partition=core.partition, only_draining=draining)
-    with suggesting_names(node, lambda: suggest_nodes(core)), Reader(core.grpc, core.timeout) as reader:
-        found = reader.node(node, core.partition) if node else reader.nodes(wanted, limit)
-    if isinstance(found, pb.GetNodeResponse):
-        core.show(found, lambda: render_node(found, time_ns()))
-    else:
-        core.show(found, lambda: render_nodes(found, terminal_strokes(), types or ()))
+    found = core.read_list(service.ListNodes, wanted, "nodes", limit)
+    core.show(found, lambda: render_nodes(found, terminal_strokes(), types or ()))
 
 
 @asks_core(bad_input=EXIT_BAD_INPUT)
@@ -143,8 +152,7 @@ def claims(
     Exits 1 when no core answers, 2 for a bad option.
     """
     wanted = pb.ListClaimsRequest(partition=core.partition, node_id=node, application_id=application, kind=kind.lower())
-    with Reader(core.grpc, core.timeout) as reader:
-        found = reader.list_claims(wanted, limit)
+    found = core.read_list(ReadServiceStub(core.channel).ListClaims, wanted, "claims", limit)
     core.show(found, lambda: render_claims(found, time_ns()))
 
 
@@ -164,14 +172,13 @@ def waits(
     if by not in ("", "queue", "user"):
         raise refuse_input(f"--by is {by!r}, neither queue nor user")
     wanted = pb.ListWaitsRequest(partition=core.partition, by=by, queue=queue, user=user, limit=limit)
-    with Reader(core.grpc, core.timeout) as reader:
-        found = reader.list_waits(wanted)
+    found = core.call(ReadServiceStub(core.channel).ListWaits, wanted)
     core.show(found, lambda: render_waits(found, by, time_ns()))
 
 
 def _find_obstacles(core: PartitionCore, queue: str, user: str) -> dict[str, str]:
     """Returns, by ID, what keeps the oldest ask of each of the applications that have waited longest from being
     placed."""
-    with Reader(core.grpc, core.timeout) as reader:
-        found = reader.list_waits(pb.ListWaitsRequest(partition=core.partition, queue=queue, user=user))
+    request = pb.ListWaitsRequest(partition=core.partition, queue=queue, user=user)
+    found = core.call(ReadServiceStub(core.channel).ListWaits, request)
     return {each.name: describe_blocker(each.obstacle) for each in found.waits if each.HasField("obstacle")}

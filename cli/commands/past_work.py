@@ -7,14 +7,14 @@ from typing import Final
 
 from kornel.cli.asking import Core
 from kornel.cli.client.failures import CoreUnreachable
-from kornel.cli.client.history import HistoryClient
-from kornel.cli.client.reading import Reader
 from kornel.cli.text.history import render_applications, render_events, render_preemptions
 from kornel.cli.text.lines import join_lines
 from kornel.cli.text.refusals import list_refused
 from kornel.shared.visible import write_visibly
 from kornel.v1 import history_pb2 as pb
 from kornel.v1 import read_pb2 as read_pb
+from kornel.v1.history_pb2_grpc import HistoryServiceStub
+from kornel.v1.read_pb2_grpc import ReadServiceStub
 
 MOST_RECORDS: Final = 20
 
@@ -23,11 +23,13 @@ def render_past(core: Core, name: str) -> str:
     """Returns what the history has about the application or allocation key *name*, newest first, or else why it was
     refused. The text is empty if nothing is known."""
     try:
-        with HistoryClient(core.grpc, core.timeout) as history:
-            states = history.applications(pb.ListPastApplicationsRequest(application_id=name), MOST_RECORDS)
-            preemptions = history.preemptions(pb.ListPreemptionsRequest(application_id=name), MOST_RECORDS)
-            page = pb.HistoryPage()
-            events = history.events(pb.ListEventsRequest(page=page, reference_id=name), MOST_RECORDS)
+        service = HistoryServiceStub(core.channel)
+        about = pb.ListPastApplicationsRequest(application_id=name)
+        states = core.read_list(service.ListPastApplications, about, "applications", MOST_RECORDS).applications
+        lost = pb.ListPreemptionsRequest(application_id=name)
+        preemptions = core.read_list(service.ListPreemptions, lost, "preemptions", MOST_RECORDS).preemptions
+        concerned = pb.ListEventsRequest(reference_id=name)
+        events = core.read_list(service.ListEvents, concerned, "events", MOST_RECORDS).events
     except CoreUnreachable:
         return _render_refused(core, name)
     shown = write_visibly(name)  # A line break in the name would look like the end of a line.
@@ -44,8 +46,7 @@ def render_past(core: Core, name: str) -> str:
 def _render_refused(core: Core, name: str) -> str:
     """Returns when and why *name* was refused lately; empty: it was not."""
     try:
-        with Reader(core.grpc, core.timeout) as reader:
-            found = reader.list_refusals(read_pb.ListRefusalsRequest())
+        found = core.call(ReadServiceStub(core.channel).ListRefusals, read_pb.ListRefusalsRequest())
     except CoreUnreachable:
         return ""
     refused = [each for each in found.refusals if name in (each.name, each.application_id)][:MOST_RECORDS]

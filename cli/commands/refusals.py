@@ -10,9 +10,9 @@ from typing import Annotated
 import typer
 
 from kornel.cli.asking import PartitionCore, asks_core
-from kornel.cli.client.reading import Reader
 from kornel.cli.text.refusals import render_refusals
 from kornel.v1 import read_pb2 as pb
+from kornel.v1.read_pb2_grpc import ReadServiceStub
 
 
 class Kind(StrEnum):
@@ -41,6 +41,6 @@ def refusals(
     A core keeps some hundreds of each kind. Exits 1 if no core answers.
     """
     wanted = pb.RefusalKind.Value(f"REFUSAL_KIND_{kind.name}") if kind is not None else pb.REFUSAL_KIND_UNSPECIFIED
-    with Reader(core.grpc, core.timeout) as reader:
-        found = reader.list_refusals(pb.ListRefusalsRequest(partition=core.partition, kind=wanted, limit=limit))
+    request = pb.ListRefusalsRequest(partition=core.partition, kind=wanted, limit=limit)
+    found = core.call(ReadServiceStub(core.channel).ListRefusals, request)
     core.show(found, lambda: render_refusals(found, time_ns()))

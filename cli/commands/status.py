@@ -9,11 +9,12 @@ from typing import Annotated
 import typer
 
 from kornel.cli.asking import Core, ManagerCore, PartitionCore, asks_core
-from kornel.cli.client import calls as client
 from kornel.cli.client.connection import DUMP_TIMEOUT_S
 from kornel.cli.options import Timeout
 from kornel.cli.terminal import echo_json
 from kornel.cli.text.status import render_explanation, render_status
+from kornel.v1.status_pb2 import ExplainAskRequest, GetStateDumpRequest, GetStatusRequest
+from kornel.v1.status_pb2_grpc import StatusServiceStub
 
 ask_app = typer.Typer(help="Show single asks.", no_args_is_help=True)
 
@@ -39,7 +40,8 @@ def status(
 
     Exits 1 when no core answers.
     """
-    found = client.fetch_status(core.grpc, core.partition, core.timeout, audit=audit, manager=core.manager)
+    request = GetStatusRequest(partition=core.partition, audit=audit, rm_id=core.manager)
+    found = core.call(StatusServiceStub(core.channel).GetStatus, request)
     core.show(found, lambda: render_status(found, time_ns()))
 
 
@@ -55,7 +57,8 @@ def dump(core: _DumpCore) -> None:
 
     Exits 1 when no core answers.
     """
-    echo_json(client.fetch_dump(core.grpc, core.timeout, core.manager))
+    request = GetStateDumpRequest(rm_id=core.manager)
+    echo_json(core.call(StatusServiceStub(core.channel).GetStateDump, request).json)
 
 
 @dataclass(frozen=True)
@@ -72,5 +75,6 @@ def ask_show(
 
     Exits 1 when the core does not know the ask.
     """
-    found = client.explain_ask(core.grpc, key, core.partition, core.timeout)
+    request = ExplainAskRequest(partition=core.partition, allocation_key=key)
+    found = core.call(StatusServiceStub(core.channel).ExplainAsk, request)
     core.show(found, lambda: render_explanation(key, found, time_ns()))

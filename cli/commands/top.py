@@ -11,8 +11,6 @@ import typer
 from google.protobuf.message import Message
 
 from kornel.cli.asking import PartitionCore, asks_core
-from kornel.cli.client import calls as client
-from kornel.cli.client.reading import Reader
 from kornel.cli.terminal import clear_screen, echo_json, echo_text
 from kornel.cli.text.documents import message_values
 from kornel.cli.text.lines import join_lines
@@ -29,7 +27,9 @@ from kornel.cli.text.tables import Rows, fit_table, format_table, wrap_text
 from kornel.cli.text.users import sort_users, user_rows
 from kornel.shared.readable_amounts import format_count
 from kornel.v1 import read_pb2 as pb
-from kornel.v1.status_pb2 import PartitionStatus
+from kornel.v1.read_pb2_grpc import ReadServiceStub
+from kornel.v1.status_pb2 import GetStatusRequest, PartitionStatus
+from kornel.v1.status_pb2_grpc import StatusServiceStub
 
 BARS: Final = (20, 12, 6, 0)
 
@@ -50,11 +50,14 @@ def top(
     looked = 0
     try:
         while True:
-            status = client.fetch_status(core.grpc, core.partition or "default", core.timeout).partitions[0]
             queues: list[pb.QueueInfo] = []
-            if not users:
-                with Reader(core.grpc, core.timeout) as reader:
-                    queues = busiest_queues(reader.queues(core.partition).queues)[:rows]
+            with core:  # Each update finds the core that leads by then.
+                request = GetStatusRequest(partition=core.partition or "default")
+                status = core.call(StatusServiceStub(core.channel).GetStatus, request).partitions[0]
+                if not users:
+                    wanted = pb.ListQueuesRequest(partition=core.partition)
+                    found = core.read_list(ReadServiceStub(core.channel).ListQueues, wanted, "queues")
+                    queues = busiest_queues(found.queues)[:rows]
             looked += 1
             if core.as_json:
                 busiest: Sequence[Message] = sort_users(status, "")[:rows] if users else queues

@@ -8,9 +8,10 @@ from typing import Annotated
 import typer
 
 from kornel.cli.asking import CalledCore, asks_core
-from kornel.cli.client import calls as client
 from kornel.cli.options import refuse_input, report_failure
 from kornel.cli.terminal import ask_consent
+from kornel.v1.manager_pb2 import UnregisterResourceManagerRequest
+from kornel.v1.manager_pb2_grpc import ManagerServiceStub
 
 
 @asks_core()
@@ -26,7 +27,13 @@ def unregister(
     """
     if not yes:
         ask_before_unregistering(rm_id)
-    client.unregister(core.grpc, rm_id, core.timeout)
+    unregister_manager(core, rm_id)
+
+
+def unregister_manager(core: CalledCore, rm_id: str, timeout_s: float | None = None) -> None:
+    """Remove the resource manager *rm_id* from the core. Raises ``CoreUnreachable``."""
+    request = UnregisterResourceManagerRequest(rm_id=rm_id)
+    core.call(ManagerServiceStub(core.channel).UnregisterResourceManager, request, timeout_s)
 
 
 def ask_before_unregistering(rm_id: str) -> None:

@@ -7,10 +7,11 @@ from typing import Annotated
 import typer
 
 from kornel.cli.asking import PartitionCore, asks_core
-from kornel.cli.client import calls as client
 from kornel.cli.options import refuse_input
 from kornel.cli.terminal import echo_json, show_text
 from kornel.cli.text.users import NoSuchOrder, render_users, sort_users
+from kornel.v1.status_pb2 import GetStatusRequest
+from kornel.v1.status_pb2_grpc import StatusServiceStub
 
 Sort = Annotated[
     str,
@@ -33,7 +34,8 @@ def users(
 
     With --json: kornel.v1.PartitionStatus without its queues. Exits 1 if no core answers, 2 if the order is not known.
     """
-    found = client.fetch_status(core.grpc, core.partition or "default", core.timeout).partitions[0]
+    request = GetStatusRequest(partition=core.partition or "default")
+    found = core.call(StatusServiceStub(core.channel).GetStatus, request).partitions[0]
     try:
         if not core.as_json:
             show_text(render_users(found, sort, limit))

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Final
 
-from kornel.cli.text.explain import describe_blocker
+from kornel.cli.text.explain import describe_blocker, say_who_drains
 from kornel.cli.text.lines import join_lines
 from kornel.cli.text.quantities import (
     Strokes,
@@ -17,7 +17,7 @@ from kornel.cli.text.quantities import (
     types_in_order,
 )
 from kornel.cli.text.tables import Rows, fit_table, format_table, list_items, make_rows, wrap_text
-from kornel.cli.text.times import format_age, format_moment
+from kornel.cli.text.times import format_age
 from kornel.v1 import read_pb2 as pb
 from kornel.v1.history_pb2 import UsagePoint
 
@@ -310,9 +310,10 @@ def _describe_filling(node: pb.NodeSummary, name: str, strokes: Strokes, bar: in
 
 def render_node(found: pb.GetNodeResponse, now_ns: int) -> str:
     """Returns several lines: the node, then its allocations."""
-    summary = found.summary
+    summary, drained = found.summary, say_who_drains(found, now_ns)
+    state = "ready" if summary.schedulable else "draining"
     lines = [
-        *wrap_text(f"{summary.node_id}: {'ready' if summary.schedulable else 'draining'}{_drained_by(found, now_ns)}"),
+        *wrap_text(f"{summary.node_id}: {state}{drained and f', {drained}'}"),
         *wrap_text(f"capacity {format_quantities(summary.capacity)}", indent="  "),
         *wrap_text(
             f"allocated {format_quantities(summary.allocated)}; others {format_quantities(summary.occupied)}",
@@ -347,12 +348,6 @@ def _device_rows(devices: Sequence[pb.DeviceInfo]) -> Rows:
 def _write_share(share: int) -> str:
     """Returns thousandths as a decimal fraction: ``0.25``."""
     return f"{share / 1000:.3f}".rstrip("0").rstrip(".")
-
-
-def _drained_by(found: pb.GetNodeResponse, now_ns: int) -> str:
-    who = [f"by {found.drained_by} since {format_moment(found.drained_since_ns, now_ns)}"] if found.drained_by else []
-    who += ["by its shim"] if found.drained_by_manager else []
-    return f", drained {' and '.join(who)}" if who else ""
 
 
 def render_health(report: pb.GetHealthReportResponse) -> str:

@@ -26,7 +26,7 @@ def render_history(versions: Sequence[tuple[str, pb.ConfigurationVersion]]) -> s
         "when": lambda each: format_time(each[1].at_ns),
         "how": lambda each: pb.ConfigurationVersion.Origin.Name(each[1].origin).removeprefix("ORIGIN_").lower(),
         "by": lambda each: each[1].principal or "-",
-        "result": lambda each: _describe_result(each[1]),
+        "result": lambda each: describe_result(each[1]),
         "for": lambda each: each[1].rm_id or "-",
         "checksum": lambda each: each[1].checksum[:12] or "-",
     }
@@ -41,9 +41,10 @@ def render_impact(impact: pb.PreviewConfigurationResponse) -> str:
     return join_lines(_render_impact_lines(impact))
 
 
-def _describe_result(version: pb.ConfigurationVersion) -> str:
+def describe_result(version: pb.ConfigurationVersion) -> str:
+    """Returns whether *version* came into force, with its warnings and what it did to a rollback, or why it did not."""
     if not version.applied:
-        return f"refused: {version.reason.splitlines()[0]}"
+        return f"refused: {(version.reason.splitlines() or ['?'])[0]}"
     warnings = len(version.problems)
     said = f"applied, {format_count(warnings, 'warning')}" if warnings else "applied"
     return f"{said}; {version.note}" if version.note else said

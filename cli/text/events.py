@@ -27,12 +27,12 @@ def render_event(event: Event) -> str:
     words = [
         f"{event.id:>7}",
         _format_time(record.timestampNano),
-        f"{_name_of(EventRecord.Type.DESCRIPTOR, record.type):<9}",
+        f"{name_of(EventRecord.Type.DESCRIPTOR, record.type):<9}",
         record.objectID or "-",
-        _name_of(EventRecord.ChangeType.DESCRIPTOR, record.eventChangeType),
+        name_of(EventRecord.ChangeType.DESCRIPTOR, record.eventChangeType),
     ]
     if record.eventChangeDetail:
-        words.append(_name_of(EventRecord.ChangeDetail.DESCRIPTOR, record.eventChangeDetail))
+        words.append(name_of(EventRecord.ChangeDetail.DESCRIPTOR, record.eventChangeDetail))
     if record.referenceID:
         words.append(record.referenceID)
     if record.resource.resources:
@@ -48,7 +48,7 @@ def _format_time(at_ns: int) -> str:
     return f"{moment:%Y-%m-%dT%H:%M:%S}.{rest_ns // _MILLISECOND_NS:03}Z"
 
 
-def _name_of(enum: EnumDescriptor, number: int) -> str:
+def name_of(enum: EnumDescriptor, number: int) -> str:
     """Returns the name of *number*, or the number itself if it comes from a newer core and has no name here."""
     value = enum.values_by_number.get(number)
     return value.name if value is not None else str(number)

@@ -12,6 +12,7 @@ from kornel.cli.text.tables import format_table, wrap_text
 from kornel.cli.text.times import format_age, format_moment
 from kornel.shared.readable_amounts import format_count
 from kornel.v1 import explain_pb2 as pb
+from kornel.v1.read_pb2 import GetNodeResponse
 
 MOST_VICTIMS = 10
 """The most victims named in one line."""
@@ -161,17 +162,21 @@ def _node_lines(found: pb.NodeReport, now_ns: int) -> Iterator[str]:
 def _say_node_use(found: pb.NodeReport, now_ns: int) -> str:
     """Returns in one sentence why nothing, or nothing more, runs on the node."""
     if not found.schedulable:
-        who = (
-            [f"by {found.drained_by} since {format_moment(found.drained_since_ns, now_ns)}"] if found.drained_by else []
-        )
-        who += ["by its shim"] if found.drained_by_manager else []
-        return f"takes no new work: drained {' and '.join(who)}" if who else "takes no new work"
+        who = say_who_drains(found, now_ns)
+        return f"takes no new work: {who}" if who else "takes no new work"
     if not found.waiting_ask_count:
         return "takes new work, and no ask waits"
     free = sum(verdict.ask_count for verdict in found.verdicts if verdict.kind == "fits")
     if free:
         return f"takes new work: {format_count(free, 'ask')} may be placed there"
     return f"takes new work, but {_say_obstacle(found.verdicts[0])}"
+
+
+def say_who_drains(found: pb.NodeReport | GetNodeResponse, now_ns: int) -> str:
+    """Returns who drains a node; empty: nobody does."""
+    who = [f"by {found.drained_by} since {format_moment(found.drained_since_ns, now_ns)}"] if found.drained_by else []
+    who += ["by its shim"] if found.drained_by_manager else []
+    return f"drained {' and '.join(who)}" if who else ""
 
 
 def _say_obstacle(verdict: pb.AsksOnNode) -> str:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final, TypeVar
 
+from kornel.cli.text.configuration import describe_result
+from kornel.cli.text.events import name_of
 from kornel.cli.text.lines import join_lines
 from kornel.cli.text.quantities import format_quantities, format_quantity
 from kornel.cli.text.tables import list_items, wrap_text
@@ -101,10 +103,10 @@ def render_events(records: Sequence[pb.HistoryEvent]) -> str:
     kinds = si_pb2.EventRecord
     cells: dict[str, Callable[[pb.HistoryEvent], str]] = {
         "when": lambda each: _format_time(each.at_ns),
-        "type": lambda each: _name_of(kinds.Type, each.type),
+        "type": lambda each: name_of(kinds.Type.DESCRIPTOR, each.type),
         "object": lambda each: each.object_id,
-        "change": lambda each: _name_of(kinds.ChangeType, each.change),
-        "detail": lambda each: _name_of(kinds.ChangeDetail, each.detail),
+        "change": lambda each: name_of(kinds.ChangeType.DESCRIPTOR, each.change),
+        "detail": lambda each: name_of(kinds.ChangeDetail.DESCRIPTOR, each.detail),
         "with": lambda each: each.reference_id or "-",
         "amounts": lambda each: format_quantities(each.resources),
         "message": lambda each: each.message or "-",
@@ -124,15 +126,9 @@ def render_configurations(records: Sequence[pb.ConfigurationRecord]) -> str:
         "by": lambda each: each.version.principal or "-",
         "for": lambda each: each.version.rm_id or "-",
         "checksum": lambda each: each.version.checksum[:12] or "-",
-        "result": lambda each: _describe_result(each.version),
+        "result": lambda each: describe_result(each.version),
     }
     return _render_table(records, cells)
-
-
-def _describe_result(version: configuration_pb2.ConfigurationVersion) -> str:
-    if version.applied:
-        return f"applied; {version.note}" if version.note else "applied"
-    return f"refused: {(version.reason.splitlines() or ['?'])[0]}"
 
 
 def render_history_status(status: pb.GetHistoryStatusResponse, now_ns: int) -> str:
@@ -169,10 +165,3 @@ def _format_time(at_ns: int) -> str:
     if not at_ns:
         return "never"
     return format_time(at_ns)
-
-
-def _name_of(names: type, number: int) -> str:
-    try:
-        return str(names.Name(number))  # type: ignore[attr-defined]  # every enum of the stubs has it
-    except ValueError:
-        return str(number)

@@ -2,43 +2,38 @@
 
 from __future__ import annotations
 
-from typing import Final, NoReturn
+from typing import Any, NoReturn
 
-from google.protobuf.message import Message
-from structlog.typing import FilteringBoundLogger
+from google.protobuf.message_factory import GetMessageClass
 
-from kornel.core.service.calls.rpc import Handler, unary
+from kornel.core.service.calls.rpc import Handler, Service, unary
 from kornel.core.service.wire.status_codes import HistoryOff
 from kornel.v1 import history_pb2 as pb
 
-_QUERIES: Final[dict[str, type[Message]]] = {
-    "ListPastApplications": pb.ListPastApplicationsRequest,
-    "ListPreemptions": pb.ListPreemptionsRequest,
-    "SumPreemptions": pb.SumPreemptionsRequest,
-    "ListEvents": pb.ListEventsRequest,
-    "ListConfigurations": pb.ListConfigurationsRequest,
-    "ListUsage": pb.ListUsageRequest,
-}
 
-
-class AbsentHistory:
+class AbsentHistory(Service):
     """Stands for the history of a core that keeps none: refuses all queries, and says so in its status."""
 
-    def __init__(self, logger: FilteringBoundLogger) -> None:
-        self._logger = logger
+    described = pb.DESCRIPTOR.services_by_name["HistoryService"]
 
     def handlers(self) -> dict[str, Handler]:
         """Returns the calls by method name."""
-        queries = {name: unary(request, _refuse_query, self._logger) for name, request in _QUERIES.items()}
-        return {**queries, "GetHistoryStatus": unary(pb.GetHistoryStatusRequest, _tell_status, self._logger)}
+        return {
+            each.name: unary(
+                GetMessageClass(each.input_type),
+                _tell_status if each.name == "GetHistoryStatus" else _refuse_query,
+                self._logger,
+            )
+            for each in self.described.methods
+        }
 
     def close(self) -> None:
         """Does nothing: no query is under way."""
 
 
-async def _refuse_query(_request: Message) -> NoReturn:
+async def _refuse_query(_request: Any) -> NoReturn:
     raise HistoryOff("this core keeps no history, it was started with --history off or could not begin one")
 
 
-async def _tell_status(_request: pb.GetHistoryStatusRequest) -> pb.GetHistoryStatusResponse:
+async def _tell_status(_request: Any) -> pb.GetHistoryStatusResponse:
     return pb.GetHistoryStatusResponse(enabled=False)

@@ -15,8 +15,8 @@ from google.protobuf.message import Message
 from sqlalchemy.sql.elements import ColumnElement
 from structlog.typing import FilteringBoundLogger
 
-from kornel.core.archive.archive import Archive
-from kornel.core.archive.preemption_parties import Parties, find_parties, sum_preemptions
+from kornel.core.archive.archive import Archive, ArchiveStatus
+from kornel.core.archive.preemption_parties import Parties, Sum, find_parties, sum_preemptions
 from kornel.core.archive.reader import (
     HistoryReader,
     Page,
@@ -26,16 +26,17 @@ from kornel.core.archive.reader import (
     match_queue,
     token_of,
 )
-from kornel.core.archive.usage_points import read_usage
+from kornel.core.archive.usage_points import UsagePoint, read_usage
 from kornel.core.config.text.problems import Problem, Severity
 from kornel.core.domain.reasons import Outcome
 from kornel.core.domain.secrets import text_without_secrets
 from kornel.core.preemption.registry import SOURCES
-from kornel.core.service.calls.rpc import Encoded, Handler, unary
+from kornel.core.service.calls.rpc import Encoded, Service
 from kornel.core.service.configuration.configuration_history import Origin, Version
 from kornel.core.service.configuration.configuration_wire import version_message
 from kornel.core.service.machine.loop_time import WaitingLine
 from kornel.core.service.wire.status_codes import InvalidRequest
+from kornel.core.telling.encoding.kornel_v1 import ENCODERS
 from kornel.v1 import history_pb2 as pb
 
 MOST_WAITING: Final = 64
@@ -53,6 +54,16 @@ _PARTIES: Final = {
     pb.PREEMPTION_PARTY_APPLICATION: "application",
 }
 
+_encode_sum: Final = ENCODERS.add(
+    Sum, pb.PreemptionSum, {"victim_count": "victims", "left_count": "left", "resources": "amounts"}
+)
+_encode_point: Final = ENCODERS.add(
+    UsagePoint, pb.UsagePoint, {"sample_count": "samples", "application_count": "applications"}
+)
+_encode_status: Final = ENCODERS.add(
+    ArchiveStatus, pb.GetHistoryStatusResponse, {"spool_limit_bytes": "spool_limit"}, given=("enabled",)
+)
+
 MessageT = TypeVar("MessageT", bound=Message)
 AnswerT = TypeVar("AnswerT")
 
@@ -64,34 +75,24 @@ BuildAll: TypeAlias = Callable[[HistoryReader, Sequence[Any]], Iterator[MessageT
 """A function that makes messages from rows, if necessary by further queries."""
 
 
-class HistoryService:
+class HistoryService(Service):
     """Serves the stored history."""
 
+    described = pb.DESCRIPTOR.services_by_name["HistoryService"]
+
     def __init__(self, archive: Archive, reader: HistoryReader, *, logger: FilteringBoundLogger) -> None:
+        super().__init__(logger)
         self._archive = archive
         self._reader = reader
-        self._logger = logger
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="history-query")
         self._line = WaitingLine(MOST_WAITING, "too many queries of the history wait already")
-
-    def handlers(self) -> dict[str, Handler]:
-        """Returns the calls by method name."""
-        return {
-            "ListPastApplications": unary(pb.ListPastApplicationsRequest, self._applications, self._logger),
-            "ListPreemptions": unary(pb.ListPreemptionsRequest, self._preemptions, self._logger),
-            "SumPreemptions": unary(pb.SumPreemptionsRequest, self._sum_preemptions, self._logger),
-            "ListEvents": unary(pb.ListEventsRequest, self._events, self._logger),
-            "ListConfigurations": unary(pb.ListConfigurationsRequest, self._list_configurations, self._logger),
-            "ListUsage": unary(pb.ListUsageRequest, self._list_usage, self._logger),
-            "GetHistoryStatus": unary(pb.GetHistoryStatusRequest, self._status, self._logger),
-        }
 
     def close(self) -> None:
         """Accepts no more queries."""
         self._thread.shutdown(wait=False, cancel_futures=True)
         self._reader.close()
 
-    async def _applications(self, request: pb.ListPastApplicationsRequest) -> Encoded:
+    async def _list_past_applications(self, request: pb.ListPastApplicationsRequest) -> Encoded:
         table = "applications"
         conditions = [
             *match_partition(table, request.partition),
@@ -104,7 +105,7 @@ class HistoryService:
             table, request.page, conditions, _build_each(_application_record), page, page.applications
         )
 
-    async def _preemptions(self, request: pb.ListPreemptionsRequest) -> Encoded:
+    async def _list_preemptions(self, request: pb.ListPreemptionsRequest) -> Encoded:
         conditions = _match_preemptions(request)
 
         def build_all(reader: HistoryReader, rows: Sequence[Any]) -> Iterator[pb.PreemptionRecord]:
@@ -125,21 +126,9 @@ class HistoryService:
         sums, complete = await self._run_query(
             lambda reader: sum_preemptions(reader, page, _match_preemptions(wanted), by)
         )
-        return pb.SumPreemptionsResponse(
-            sums=[
-                pb.PreemptionSum(
-                    taken_by=each.taken_by,
-                    taken_from=each.taken_from,
-                    victim_count=each.victims,
-                    left_count=each.left,
-                    resources=each.amounts,
-                )
-                for each in sums
-            ],
-            complete=complete,
-        )
+        return pb.SumPreemptionsResponse(sums=map(_encode_sum, sums), complete=complete)
 
-    async def _events(self, request: pb.ListEventsRequest) -> Encoded:
+    async def _list_events(self, request: pb.ListEventsRequest) -> Encoded:
         conditions = match_column(
             "events", type=request.type, object_id=request.object_id, reference_id=request.reference_id
         )
@@ -160,40 +149,10 @@ class HistoryService:
         found = await self._run_query(
             lambda reader: read_usage(reader, page, request.partition, request.queue, request.point_count)
         )
-        return pb.ListUsageResponse(
-            points=[
-                pb.UsagePoint(
-                    at_ns=point.at_ns,
-                    sample_count=point.samples,
-                    used=point.used,
-                    pending=point.pending,
-                    guaranteed=point.guaranteed,
-                    max=point.max,
-                    application_count=point.applications,
-                )
-                for point in found
-            ]
-        )
+        return pb.ListUsageResponse(points=map(_encode_point, found))
 
-    async def _status(self, _request: pb.GetHistoryStatusRequest) -> pb.GetHistoryStatusResponse:
-        status = self._archive.status()
-        return pb.GetHistoryStatusResponse(
-            enabled=True,
-            database=status.database,
-            problem=status.problem,
-            problem_since_ns=status.problem_since_ns,
-            run=status.run,
-            stored=status.stored,
-            committed=status.committed,
-            queued=status.queued,
-            spool_bytes=status.spool_bytes,
-            spool_limit_bytes=status.spool_limit,
-            dropped=status.dropped,
-            refused=status.refused,
-            last_commit_ns=status.last_commit_ns,
-            set_aside=status.set_aside,
-            set_aside_in=status.set_aside_in,
-        )
+    async def _get_history_status(self, _request: pb.GetHistoryStatusRequest) -> pb.GetHistoryStatusResponse:
+        return _encode_status(self._archive.status(), enabled=True)
 
     async def _read_page(
         self,

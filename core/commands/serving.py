@@ -13,7 +13,6 @@ from kornel import __version__
 from kornel.cli.configuration_file import read_file
 from kornel.cli.options import EXIT_FAILED, refuse_input, report_failure
 from kornel.core.commands.configuration import check_text
-from kornel.core.commands.serve import ServeOptions
 from kornel.core.engine.engine import Engine
 from kornel.core.journal.content.calls import Beginning
 from kornel.core.journal.database.choices import JournalUnusable
@@ -22,6 +21,7 @@ from kornel.core.process import entry
 from kornel.core.process.allocator import bound_kept_memory
 from kornel.core.process.documentation import find_documentation
 from kornel.core.process.history import HistorySettingsError, HistoryUnusable, chosen_history
+from kornel.core.process.serve_options import ServeOptions
 from kornel.core.process.server_settings import (
     AddressTooOpen,
     AddressUnavailable,
@@ -32,7 +32,7 @@ from kornel.core.process.server_settings import (
 from kornel.core.security.errors import SecurityError
 from kornel.core.security.security import Security, SecurityOptions
 from kornel.core.service.logs.logs import LevelSwitch, build_logger
-from kornel.core.service.machine.clock import SECOND_NS, SystemClock
+from kornel.core.service.machine.clock import SystemClock
 from kornel.core.service.resolvers.ldap_settings import LdapSettingsError
 from kornel.core.service.resolvers.sources import find_sources
 from kornel.core.state.options import RESERVATION_DELAY_NS, EngineOptions
@@ -52,9 +52,9 @@ def serve_core(options: ServeOptions) -> None:
     except LdapSettingsError as error:
         raise refuse_input(error) from error
     text = ""
-    if options.config is not None:
-        text = read_file(options.config)
-        check_text(options.config, text, sources.unavailable)
+    if options.config_file is not None:
+        text = read_file(options.config_file)
+        check_text(options.config_file, text, sources.unavailable)
     settings = _make_settings(options, text)
     try:
         guarded = Security(
@@ -62,13 +62,13 @@ def serve_core(options: ServeOptions) -> None:
                 options.tls_cert,
                 options.tls_key,
                 options.tls_client_ca,
-                options.security,
+                options.security_file,
                 options.insecure_anywhere,
             ),
             clock=SystemClock(),
             logger=logger,
         )
-        guarded.check(options.grpc)
+        guarded.check(options.address)
         if settings.rest_address:
             guarded.check(settings.rest_address, "--rest-address")
         tracing = entry.tracing_to(options.tracing_endpoint, logger)
@@ -113,7 +113,7 @@ def _make_engine(options: ServeOptions, logger: FilteringBoundLogger) -> _Made:
     chosen = EngineOptions(delay_ns, options.reserved_nodes, options.ended)
     try:
         settings = journal_settings(
-            options.journal or OFF,
+            options.journal_place or OFF,
             options.journal_sync,
             afresh=options.journal_afresh,
             accept_loss=options.journal_accept_loss,
@@ -123,7 +123,7 @@ def _make_engine(options: ServeOptions, logger: FilteringBoundLogger) -> _Made:
     except JournalSettingsError as error:
         raise refuse_input(f"--journal: {error}") from error
     if settings is None:
-        if options.journal is None:
+        if options.journal_place is None:
             logger.info("no journal is kept; with --journal, a restarted core continues where this one stops")
 
         def make_engine() -> Engine:
@@ -146,37 +146,21 @@ def _make_engine(options: ServeOptions, logger: FilteringBoundLogger) -> _Made:
 def _make_settings(options: ServeOptions, default_config: str) -> ServerSettings:
     try:
         kept = chosen_history(
-            options.history,
+            options.history_place,
             list(options.history_keep or ()),
             options.history_spool,
             options.history_spool_mb * 2**20,
-            address=options.grpc,
+            address=options.address,
         )
     except HistorySettingsError as error:
         raise refuse_input(f"--history: {error}") from error
     try:
-        return ServerSettings(
-            address=options.grpc,
-            version=__version__,
-            advertised=options.advertise,
-            default_config=default_config,
-            config_file=options.config,
-            watch=options.watch,
-            ready_file=options.ready_file,
-            callback_timeout_ns=int(options.callback_timeout * SECOND_NS),
-            history=kept,
-            test_clock=options.test_clock,
-            rest_address=options.http_address,
-            rest_hosts=tuple(options.rest_host or ()),
-            rest_origins=tuple(options.rest_cors_origin or ()),
-            rest_connections=options.rest_connections,
-            docs_url=options.docs_url or find_documentation(),
-            grafana_url=options.grafana_url,
-            metric_aliases=options.metric_aliases,
-            managers=options.managers,
-            calls=options.max_calls,
-            connections=options.max_connections,
-        )
+        chosen = {
+            **vars(options),
+            "rest_address": "" if options.rest_address.lower() == "off" else options.rest_address,
+            "docs_url": options.docs_url or find_documentation(),
+        }
+        return ServerSettings(**chosen, default_config=default_config, history=kept)
     except LinkUnusable as error:
         raise refuse_input(error) from error
     except OriginUnusable as error:

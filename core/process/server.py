@@ -49,7 +49,7 @@ from kornel.core.service.configuration.judging import Judge
 from kornel.core.service.events.event_journal import EventJournal
 from kornel.core.service.events.refusals import RefusalKeeper
 from kornel.core.service.logs.logs import LevelSwitch, LogLevel
-from kornel.core.service.machine.clock import Clock, ManualClock, SystemClock, watch_clock
+from kornel.core.service.machine.clock import SECOND_NS, Clock, ManualClock, SystemClock, watch_clock
 from kornel.core.service.machine.garbage import RECORDS_PER_QUEUE, GarbageKeeper, GarbageRounds
 from kornel.core.service.managers.health import HealthKeeper
 from kornel.core.service.managers.managers import Lobby, Managers, Place
@@ -260,10 +260,10 @@ class KornelServer:
             rules=BrowserRules(
                 # Callers that prove their identity use a host name in a certificate, or a token that no page of
                 # another origin has, so the host need not be checked.
-                hosts=local_hosts(settings.rest_hosts)
+                hosts=local_hosts(settings.rest_hosts or ())
                 if stays_on_this_machine(settings.rest_address) and not (security and security.asks_who_calls)
                 else None,
-                origins=checked_origins(settings.rest_origins),
+                origins=checked_origins(settings.rest_origins or ()),
                 tokens=bool(guard),
             ),
             page=Page(),
@@ -501,7 +501,7 @@ class KornelServer:
                 metrics=self._metrics,
                 logger=self._logger,
                 version=self._settings.version,
-                callback_timeout_ns=self._settings.callback_timeout_ns,
+                callback_timeout_ns=int(self._settings.callback_timeout_s * SECOND_NS),
                 moves_clock=self._settings.test_clock,
             )
         )

@@ -12,7 +12,7 @@ from grpc_reflection.v1alpha import reflection
 from structlog.typing import FilteringBoundLogger
 
 from kornel.core.archive.absent_history import AbsentHistory
-from kornel.core.service.calls.rpc import Handler
+from kornel.core.service.calls.rpc import Handler, Service
 from kornel.core.service.events.event_journal import EventJournal
 from kornel.core.service.events.refusals import RefusalKeeper
 from kornel.core.service.machine.clock import Clock, ManualClock
@@ -32,39 +32,14 @@ from kornel.core.service.services.manager_service import ManagerService
 from kornel.core.service.services.read_service import ReadService
 from kornel.core.service.services.scheduler_service import SchedulerService
 from kornel.core.service.services.status_service import StatusService
-from kornel.si.v1 import si_pb2
-from kornel.v1 import (
-    admin_pb2,
-    callback_pb2,
-    configuration_pb2,
-    events_pb2,
-    explain_pb2,
-    history_pb2,
-    manager_pb2,
-    read_pb2,
-    status_pb2,
-    test_clock_pb2,
-)
 
 if TYPE_CHECKING:
     from kornel.core.archive.history_service import HistoryService
 
-_SCHEDULER: Final = si_pb2.DESCRIPTOR.services_by_name["Scheduler"].full_name
-_CONFIGURATION: Final = configuration_pb2.DESCRIPTOR.services_by_name["ConfigurationService"].full_name
-_CALLBACKS: Final = callback_pb2.DESCRIPTOR.services_by_name["CallbackService"].full_name
-_HISTORY: Final = history_pb2.DESCRIPTOR.services_by_name["HistoryService"].full_name
-_EVENTS: Final = events_pb2.DESCRIPTOR.services_by_name["EventService"].full_name
-_EXPLAIN: Final = explain_pb2.DESCRIPTOR.services_by_name["ExplainService"].full_name
-_STATUS: Final = status_pb2.DESCRIPTOR.services_by_name["StatusService"].full_name
-_READ: Final = read_pb2.DESCRIPTOR.services_by_name["ReadService"].full_name
-_ADMIN: Final = admin_pb2.DESCRIPTOR.services_by_name["AdminService"].full_name
-_MANAGER: Final = manager_pb2.DESCRIPTOR.services_by_name["ManagerService"].full_name
-_TEST_CLOCK: Final = test_clock_pb2.DESCRIPTOR.services_by_name["TestClockService"].full_name
-_HEALTH: Final = health_pb2.DESCRIPTOR.services_by_name["Health"].full_name
-
-READING: Final = frozenset({_HISTORY, _EVENTS, _EXPLAIN, _STATUS, _READ})
+READING: Final = frozenset(
+    each.described.full_name for each in (AbsentHistory, EventService, ExplainService, StatusService, ReadService)
+)
 """The services of a core that stands by."""
-
 
 Services = Mapping[str, Mapping[str, Handler]]
 """The handlers by service and method."""
@@ -92,35 +67,31 @@ class ServiceParts:
 def make_services(parts: ServiceParts) -> dict[str, Mapping[str, Handler]]:
     """Returns the services of a core, except the health service."""
     managers, clock, metrics, logger = parts.managers, parts.clock, parts.metrics, parts.logger
-    services: dict[str, Mapping[str, Handler]] = {
-        _SCHEDULER: SchedulerService(
+    services: list[Service] = [
+        SchedulerService(
             managers, lookups=parts.lookups, metrics=metrics, logger=logger, clock=clock, standing=parts.standing
-        ).handlers(),
-        _CONFIGURATION: ConfigurationService(managers, logger=logger).handlers(),
-        _CALLBACKS: CallbackService(
-            managers, clock=clock, metrics=metrics, logger=logger, timeout_ns=parts.callback_timeout_ns
-        ).handlers(),
-        _STATUS: StatusService(
+        ),
+        ConfigurationService(managers, logger=logger),
+        CallbackService(managers, clock=clock, metrics=metrics, logger=logger, timeout_ns=parts.callback_timeout_ns),
+        StatusService(
             managers, metrics=metrics, logger=logger, clock=clock, version=parts.version, standing=parts.standing
-        ).handlers(),
-        _EXPLAIN: ExplainService(managers, lookups=parts.lookups, logger=logger).handlers(),
-        _HISTORY: parts.history.handlers(),
-        _EVENTS: EventService(parts.events, managers, clock=clock, logger=logger).handlers(),
-        _MANAGER: ManagerService(
-            managers, logger=logger, on_unregistered=lambda place, said: place.tell(said)
-        ).handlers(),
-        _READ: ReadService(managers, parts.health, parts.refusals, logger=logger).handlers(),
-        _ADMIN: AdminService(managers, logger=logger).handlers(),
-    }
+        ),
+        ExplainService(managers, lookups=parts.lookups, logger=logger),
+        parts.history,
+        EventService(parts.events, managers, clock=clock, logger=logger),
+        ManagerService(managers, logger=logger, on_unregistered=lambda place, said: place.tell(said)),
+        ReadService(managers, parts.health, parts.refusals, logger=logger),
+        AdminService(managers, logger=logger),
+    ]
     if parts.moves_clock:
         assert isinstance(clock, ManualClock), "only a clock that stands still can be moved"
-        services[_TEST_CLOCK] = TestClockService(managers, clock, logger=logger).handlers()
-    return services
+        services.append(TestClockService(managers, clock, logger=logger))
+    return {each.described.full_name: each.handlers() for each in services}
 
 
 def health_handlers(health: HealthService) -> Services:
     """Returns the health service."""
-    return {_HEALTH: health.handlers()}
+    return {health_pb2.DESCRIPTOR.services_by_name["Health"].full_name: health.handlers()}
 
 
 def name_calls(services: Services) -> dict[str, Handler]:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from kornel.core.domain.manager import RegisteredManager
 from kornel.core.domain.names import bare_partition_name
 from kornel.core.telling.partitions.partition_status import FinalCounts, final_counts
-from kornel.core.telling.reader import PartitionReader, Reader, UnknownPartition
+from kornel.core.telling.reader import PartitionReader, Reader
 
 
 class AmbiguousPartition(KeyError):
@@ -27,13 +27,6 @@ class CoreReader:
 
     def __init__(self, readers: Callable[[], Sequence[Reader]]) -> None:
         self._readers = readers
-
-    def __getitem__(self, partition: str) -> PartitionReader:
-        """Reads one partition as it is now. Raises :class:`UnknownPartition` or :class:`AmbiguousPartition`."""
-        found = self.get(partition)
-        if found is None:
-            raise UnknownPartition(partition)
-        return found
 
     def get(self, partition: str) -> PartitionReader | None:
         """Reads one partition as it is now; ``None``: there is no such partition. Raises :class:`AmbiguousPartition`

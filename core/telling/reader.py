@@ -44,12 +44,7 @@ from kornel.core.telling.nodes.node_views import (
 )
 from kornel.core.telling.partitions.books_faults import Offender, find_faults
 from kornel.core.telling.partitions.partition_gauges import PartitionGauges, look_at_gauges
-from kornel.core.telling.partitions.partition_status import (
-    FinalCounts,
-    PartitionStatus,
-    final_counts,
-    partition_status,
-)
+from kornel.core.telling.partitions.partition_status import PartitionStatus, partition_status
 from kornel.core.telling.partitions.partition_views import PartitionView, partition_view
 from kornel.core.telling.preemption.outlook import ReadingIndex
 from kornel.core.telling.queues.queue_views import QueueView, queue_views
@@ -159,10 +154,6 @@ class Reader:
         """The number of unanswered entries that named an unknown partition."""
         return self._engine.unrouted
 
-    def final_counts(self, most_audited: int) -> FinalCounts:
-        """Counts what the whole core has done. The books are audited if they have at most *most_audited* records."""
-        return final_counts(self.states(), most_audited)
-
     def states(self) -> list[PartitionState]:
         """Returns the records of each partition, by name."""
         engine = self._engine
@@ -173,17 +164,6 @@ class Reader:
         """Returns the path of the queue of a live application, in whichever partition; empty: there is none."""
         found = (reader.queue_of(application_id) for reader in self.partitions())
         return next((path for path in found if path), "")
-
-    def may_administer(self, partition: str, path: str, user: str, groups: Sequence[str]) -> bool:
-        """Tells whether *user* administers the queue at *path*; nobody administers one that does not exist."""
-        reader = self.get(partition)
-        return reader is not None and reader.may_administer(path, user, groups)
-
-    def resolver_of(self, partition: str) -> str:
-        """Returns the name of the resolver that is asked for the groups of users; empty: none, or there is no such
-        partition."""
-        reader = self.get(partition)
-        return reader.resolver if reader is not None else ""
 
     def configuration_preview(
         self, watched: Mapping[str, Sequence[str]] = MappingProxyType({})

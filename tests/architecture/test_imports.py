@@ -29,7 +29,7 @@ LAYERS = {
         "core.state",
     },
     "core.service": {"core.domain", "core.config", "core.preemption", "core.telling"},
-    "core.archive": {"core.config", "core.domain", "core.preemption", "core.service"},
+    "core.archive": {"core.config", "core.domain", "core.preemption", "core.service", "core.telling.encoding"},
     "core.snapshot": {
         "core.domain", "core.config", "core.engine", "core.model", "core.policies", "core.preemption", "core.state",
     },
@@ -47,11 +47,11 @@ LAYERS = {
     "core.web": set(),
     "core.process": {
         "core.archive", "core.config", "core.domain", "core.journal", "core.metrics", "core.rest", "core.security",
-        "core.service", "core.telling", "core.tracing", "core.web",
+        "core.service", "core.state.options", "core.telling", "core.tracing", "core.web",
     },
     "core.commands": {
-        "core.archive.defaults", "core.config", "core.engine", "core.journal", "core.process", "core.security",
-        "core.service", "core.state.options", "core.telling",
+        "core.config", "core.engine", "core.journal", "core.process", "core.security", "core.service",
+        "core.state.options", "core.telling",
     },
 }  # fmt: skip
 """Which packages of ours each one may import besides itself."""

@@ -235,7 +235,7 @@ async def watch(workload: Workload, scratch: Path, counting: Watching) -> Counte
     metrics = ServiceMetrics()
     server = KornelServer(
         journal.first.engine,
-        ServerSettings("127.0.0.1:0", "bench", history=history),
+        ServerSettings(address="127.0.0.1:0", version="bench", history=history),
         clock=clock,
         metrics=metrics,
         logger=logger,

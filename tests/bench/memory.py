@@ -11,9 +11,11 @@ import time
 from collections.abc import Iterator
 from dataclasses import replace
 
-from kornel.cli.client.calls import fetch_status
+from kornel.cli.asking import CalledCore
 from kornel.shim_mock.load.sending import Sender
 from kornel.shim_mock.load.workload import Workload
+from kornel.v1.status_pb2 import GetStatusRequest
+from kornel.v1.status_pb2_grpc import StatusServiceStub
 from tests.bench.core_process import RM, running_core
 from tests.bench.placing import P2_FLAT, connection, run, set_up
 from tests.bench.processes import resident_bytes
@@ -54,10 +56,12 @@ def _two_each(applications: int) -> Workload:
 def _until_pending(address: str, asks: int) -> None:
     """Wait until so many asks wait in the core at *address*."""
     deadline = time.monotonic() + PATIENCE_S
-    while sum(partition.pending_ask_count for partition in fetch_status(address).partitions) < asks:
-        if time.monotonic() > deadline:
-            raise TimeoutError("the core did not take in all asks")
-        time.sleep(SETTLE_S)
+    with CalledCore(address) as core:
+        method = StatusServiceStub(core.channel).GetStatus
+        while sum(each.pending_ask_count for each in core.call(method, GetStatusRequest()).partitions) < asks:
+            if time.monotonic() > deadline:
+                raise TimeoutError("the core did not take in all asks")
+            time.sleep(SETTLE_S)
 
 
 async def _resident(workload: Workload, *, placed: bool) -> int:

@@ -54,7 +54,7 @@ def busy_server(allocations: int) -> BusyServer:
     ]
     server = BusyServer(
         engine,
-        ServerSettings("127.0.0.1:0", "bench"),
+        ServerSettings(address="127.0.0.1:0", version="bench"),
         clock=ManualClock(),
         metrics=ServiceMetrics(),
         logger=build_logger(LogFormat.CONSOLE, LogLevel.WARNING),

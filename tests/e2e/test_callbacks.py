@@ -124,7 +124,7 @@ class TestAttaching:
 
     async def test_the_core_has_a_timeout_of_its_own(self) -> None:
         """What `serve --callback-timeout` gives holds for a shim that does not say."""
-        async with running_core(AskingEngine(), callback_timeout_ns=3 * SECOND_NS) as core:
+        async with running_core(AskingEngine(), callback_timeout_s=3) as core:
             await core.register()
             async with Conversation.open(callback_pb2_grpc.CallbackServiceStub(core.channel).Attach()) as stream:
                 await stream.send(pb.AttachRequest(subscription=pb.Subscription(rm_id="rm-1")))

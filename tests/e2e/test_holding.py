@@ -9,10 +9,11 @@ from typing import Any
 import grpc
 import grpc.aio
 import pytest
+from google.protobuf.message import Message
 from typer.testing import CliRunner
 
 from kornel.cli.app import app
-from kornel.cli.client.reading import Reader
+from kornel.cli.asking import CalledCore
 from kornel.core.service.machine.clock import SECOND_NS
 from kornel.si.v1 import si_pb2 as si
 from kornel.v1 import (
@@ -443,7 +444,13 @@ async def test_what_an_operator_is_told_about_a_shim_that_is_gone(reg: Core) -> 
 
 async def test_a_rack_is_drained_by_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
     """Or any nodes by an attribute, and returned in the same way. No node is asked about by itself."""
-    monkeypatch.delattr(Reader, "node")
+    call = CalledCore.call
+
+    def call_for_several(core: CalledCore, method: Any, request: Message, timeout_s: float | None = None) -> Any:
+        assert not isinstance(request, read_pb2.GetNodeRequest)
+        return call(core, method, request, timeout_s)
+
+    monkeypatch.setattr(CalledCore, "call", call_for_several)
     async with rest_cluster() as cluster:
         await cluster.register("partitions:\n- {name: default, topology: [si/rack], queues: [{name: root}]}\n")
         for number in range(4):
@@ -463,15 +470,17 @@ async def test_a_rack_is_drained_by_its_name(monkeypatch: pytest.MonkeyPatch) ->
 async def test_a_core_that_does_not_select_nodes_drains_none(monkeypatch: pytest.MonkeyPatch) -> None:
     """An older one leaves a field of the request that it does not know, and answers with all nodes."""
 
-    def ask_older_core(reader: Reader, _: read_pb2.ListNodesRequest) -> read_pb2.ListNodesResponse:
-        return list_nodes(reader, read_pb2.ListNodesRequest())
+    call = CalledCore.call
 
-    list_nodes = Reader.nodes
+    def call_older_core(core: CalledCore, method: Any, request: Message, timeout_s: float | None = None) -> Any:
+        unknown = isinstance(request, read_pb2.ListNodesRequest) and request.attributes
+        return call(core, method, read_pb2.ListNodesRequest() if unknown else request, timeout_s)
+
     async with rest_cluster() as cluster:
         await cluster.register("partitions:\n- {name: default, queues: [{name: root}]}\n")
         for number in range(2):
             await cluster.node(f"n{number}", {"disk": f"d{number}"}, vcore=1)
-        monkeypatch.setattr(Reader, "nodes", ask_older_core)
+        monkeypatch.setattr(CalledCore, "call", call_older_core)
         run = CliRunner(env={"KORNEL_ADDRESS": cluster.core.address}).invoke
         refused = await asyncio.to_thread(run, app, ["drain", "node", "--where", "disk=d0"])
         assert (refused.exit_code, "too old to select nodes" in refused.output) == (1, True)

@@ -20,9 +20,6 @@ from kornel.core.service.calls.rpc import Context, Handler, Requests, close_requ
 from kornel.core.service.connections.limits import request_limit
 from kornel.core.service.wire.status_codes import InvalidRequest, ServiceError, TooLarge, TooMany
 
-MOST_CALLS: Final = 1_024
-"""The most calls, including streams, that are open at once unless an administrator sets another number."""
-
 _ALWAYS_ADMITTED: Final = "/grpc.health.v1.Health/"
 """Probes learn the health of the core however many calls are open."""
 

@@ -7,13 +7,16 @@ a Python exception.
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextvars import ContextVar
 from traceback import clear_frames
-from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
+from typing import Any, ClassVar, Final, NamedTuple, TypeAlias, TypeVar
 
 import grpc
+from google.protobuf.descriptor import ServiceDescriptor
 from google.protobuf.message import DecodeError, Message
+from google.protobuf.message_factory import GetMessageClass
 from structlog.typing import FilteringBoundLogger
 
 from kornel.core.service.calls.request_lengths import check_lengths
@@ -36,6 +39,8 @@ UNTIE_S: Final = 0.1
 """The time after which nothing of an ended call is kept; by then all handlers have seen its error."""
 
 RequestT = TypeVar("RequestT", bound=Message)
+
+_NEW_WORD: Final = re.compile(r"(?=[A-Z])")
 
 
 def parse(message_type: type[RequestT], raw: bytes) -> RequestT:
@@ -111,6 +116,26 @@ def unary(
             raise
 
     return grpc.unary_unary_rpc_method_handler(handle)
+
+
+class Service:
+    """A service of gRPC. ``described``: its description in the ``.proto`` file."""
+
+    described: ClassVar[ServiceDescriptor]
+
+    def __init__(self, logger: FilteringBoundLogger) -> None:
+        self._logger = logger
+
+    def handlers(self) -> dict[str, Handler]:
+        """Returns the calls by method name. One with a single request and a single response is answered by the method
+        that is called like it, ``_get_node`` for ``GetNode``; a class adds those with streams."""
+        return {
+            each.name: unary(
+                GetMessageClass(each.input_type), getattr(self, _NEW_WORD.sub("_", each.name).lower()), self._logger
+            )
+            for each in self.described.methods
+            if not each.client_streaming and not each.server_streaming
+        }
 
 
 def bidirectional(serve: Callable[[Requests, Context], Awaitable[None]], metrics: ServiceMetrics) -> Handler:

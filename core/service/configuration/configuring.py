@@ -48,9 +48,9 @@ from kornel.core.service.wire.status_codes import (
     EngineFault,
     InvalidRequest,
     NoRollback,
+    NotFound,
     NothingRegistered,
     TooMany,
-    UnknownVersion,
     VersionNotApplied,
 )
 from kornel.core.telling.configuration.configuration_preview import ConfigurationPreview
@@ -437,11 +437,11 @@ class Configurator:
         return await self.judge.judge_text(text or self.default_text)
 
     def version(self, number: int) -> Version:
-        """Returns version *number*, 0 for the one in force. Raises :class:`UnknownVersion`."""
+        """Returns version *number*, 0 for the one in force. Raises :class:`NotFound`."""
         wanted = number or self.in_force
         version = self.history.get(wanted) if wanted else None
         if version is None:
-            raise UnknownVersion(f"no version {number} is kept" if number else "no configuration is in force")
+            raise NotFound(f"no version {number} is kept" if number else "no configuration is in force")
         return version
 
     @property

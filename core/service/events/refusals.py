@@ -51,6 +51,7 @@ class RefusalKind(StrEnum):
 
 
 _LINES: Final = {kind: f"{kind} refused" for kind in RefusalKind}
+_NAMES: Final = ("name", "partition", "application_id", "queue", "user")
 
 
 class Refusal(NamedTuple):
@@ -111,7 +112,7 @@ class RefusalKeeper:
             token, _, sentence = effect.reason.partition(": ")
             if token not in _TOKENS:
                 token, sentence = "", effect.reason
-            self._keep(now_ns, kind, name, rm_id, effect.partition, owner, token, sentence)
+            self._keep(Refusal(0, now_ns, kind, name, rm_id, effect.partition, *owner, token, sentence))
             if self._has_line(now_ns):
                 self._logger.info(
                     _LINES[kind],
@@ -126,11 +127,8 @@ class RefusalKeeper:
     def version_added(self, version: Version) -> None:
         """Keep a configuration that was refused; the refusal has been logged already."""
         if not version.applied:
-            owner = ("", "", version.principal)
-            name = str(version.number)
-            self._keep(
-                version.at_ns, RefusalKind.CONFIGURATION, name, version.rm_id, "", owner, BAD_TEXT, version.reason
-            )
+            what, by = (RefusalKind.CONFIGURATION, str(version.number), version.rm_id), version.principal
+            self._keep(Refusal(0, version.at_ns, *what, "", "", "", by, BAD_TEXT, version.reason))
 
     def newest(self, kinds: Sequence[RefusalKind] = (), partition: str = "") -> list[Refusal]:
         """Returns the kept refusals of *kinds* that concern *partition*, the newest first; empty: all of them.
@@ -147,41 +145,18 @@ class RefusalKeeper:
             if each.partition == partition or (not each.partition and partition.startswith(f"[{each.rm_id}]"))
         ]
 
-    def _keep(
-        self,
-        at_ns: int,
-        kind: RefusalKind,
-        name: str,
-        rm_id: str,
-        partition: str,
-        owner: tuple[str, str, str],
-        reason: str,
-        message: str,
-    ) -> None:
-        """Add a refusal. *owner*: application, queue and user, as far as there are any."""
+    def _keep(self, refusal: Refusal) -> None:
+        """Add *refusal* with the next number, and with texts of bounded length."""
         self._last += 1
-        self.counts[kind] += 1
-        application_id, queue, user = owner
+        self.counts[refusal.kind] += 1
+        rm_id, names = refusal.rm_id, {name: getattr(refusal, name)[:LONGEST_NAME] for name in _NAMES}
         if rm_id not in self._kept:
             self._kept[rm_id] = {each: deque(maxlen=KEPT_OF_KIND) for each in RefusalKind}
         self._kept.move_to_end(rm_id)
         if len(self._kept) > MOST_MANAGERS:
             self._kept.popitem(last=False)
-        self._kept[rm_id][kind].append(
-            Refusal(
-                self._last,
-                at_ns,
-                kind,
-                name[:LONGEST_NAME],
-                rm_id,
-                partition[:LONGEST_NAME],
-                application_id[:LONGEST_NAME],
-                queue[:LONGEST_NAME],
-                user[:LONGEST_NAME],
-                reason,
-                message[:LONGEST_SENTENCE],
-            )
-        )
+        kept = refusal._replace(number=self._last, message=refusal.message[:LONGEST_SENTENCE], **names)
+        self._kept[rm_id][refusal.kind].append(kept)
 
     def _has_line(self, at_ns: int) -> bool:
         """Tells whether another line may be logged now. Logs how many lines were left out in the window before."""

@@ -25,8 +25,9 @@ from kornel.core.service.runner.questions import Questions
 from kornel.core.service.runner.runner import PartitionRunner
 from kornel.core.service.streams.presence import PresenceKeeper
 from kornel.core.service.streams.streams import Switchboard
-from kornel.core.service.wire.status_codes import EngineFault, InvalidRequest, ManagerGone, ServiceError, UnknownManager
+from kornel.core.service.wire.status_codes import EngineFault, InvalidRequest, ManagerGone, NotFound, ServiceError
 from kornel.core.telling.core_reader import CoreReader
+from kornel.core.telling.reader import PartitionReader
 
 MOST_MANAGERS: Final = 16
 """The default number of resource managers that one core serves at most."""
@@ -165,18 +166,28 @@ class Managers:
     def choose(self, rm_id: str) -> Place:
         """Returns the place for a request that may name a manager, and must if there are several.
 
-        Raises :class:`UnknownManager`, or :class:`InvalidRequest` if the name is missing.
+        Raises :class:`NotFound`, or :class:`InvalidRequest` if the name is missing.
         """
         if rm_id:
             found = self.find(rm_id)
             if found is None:
-                raise UnknownManager(f"resource manager {rm_id!r} is not registered")
+                raise NotFound(f"resource manager {rm_id!r} is not registered")
             return found
         found_all = self.registered
         if len(found_all) > 1:
             names = ", ".join(repr(place.rm_id) for place in found_all)
             raise InvalidRequest(f"the resource managers {names} are registered: name one of them")
         return found_all[0] if found_all else self.first
+
+    def find_partition(self, name: str) -> PartitionReader:
+        """Returns the partition called *name*, or ``default`` for an empty name. Raises :class:`NotFound`."""
+        found = self.reader.get(name)
+        if found is not None:
+            return found
+        shown = name or "default"
+        if not self.rm_id:
+            raise NotFound(f"no resource manager is registered, so there is no partition {shown!r} yet")
+        raise NotFound(f"no partition {shown!r}")
 
     async def register(self, command: RegisterManager) -> Outcome:
         """Register a manager at the place it has, or at a new one. Raises the engine's errors."""

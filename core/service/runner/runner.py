@@ -68,11 +68,11 @@ from kornel.core.service.wire.status_codes import (
     JournalFull,
     JournalUnavailable,
     ManagerGone,
+    NotFound,
     NotLeading,
     ServiceError,
     ShuttingDown,
     Superseded,
-    UnknownManager,
 )
 from kornel.core.telling.reader import Reader
 
@@ -292,7 +292,7 @@ class PartitionRunner:
         session."""
         self._gate.check_intake()
         if not rm_id or rm_id != self._engine.rm_id:
-            raise UnknownManager(f"resource manager {rm_id!r} is not registered")
+            raise NotFound(f"resource manager {rm_id!r} is not registered")
         self._sessions.check_stream(SESSION.get())
         for kind, entries in received.items():
             self._progress.check(Resumption(epoch, entries), kind)

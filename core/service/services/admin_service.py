@@ -5,30 +5,25 @@ from __future__ import annotations
 from structlog.typing import FilteringBoundLogger
 
 from kornel.core.domain.commands import SetOperatorDrain
-from kornel.core.service.calls.rpc import Handler, unary
+from kornel.core.service.calls.rpc import Service
 from kornel.core.service.connections.callers import caller, principal
 from kornel.core.service.managers.managers import Managers
-from kornel.core.service.wire.status_codes import NothingRegistered, UnknownNode, UnknownPartition
+from kornel.core.service.wire.status_codes import NotFound, NothingRegistered
 from kornel.core.telling.nodes.node_views import NodeView
 from kornel.core.telling.reader import PartitionReader
 from kornel.v1 import admin_pb2 as pb
 
 
-class AdminService:
+class AdminService(Service):
     """Takes nodes out of scheduling, and back."""
 
+    described = pb.DESCRIPTOR.services_by_name["AdminService"]
+
     def __init__(self, managers: Managers, *, logger: FilteringBoundLogger) -> None:
+        super().__init__(logger)
         self._managers = managers
-        self._logger = logger
 
-    def handlers(self) -> dict[str, Handler]:
-        """Returns the calls by method name."""
-        return {
-            "DrainNode": unary(pb.DrainNodeRequest, self._drain, self._logger),
-            "UndrainNode": unary(pb.UndrainNodeRequest, self._undrain_node, self._logger),
-        }
-
-    async def _drain(self, request: pb.DrainNodeRequest) -> pb.DrainNodeResponse:
+    async def _drain_node(self, request: pb.DrainNodeRequest) -> pb.DrainNodeResponse:
         before = self._find_node(request.partition, request.node_id)
         await self._set(request.partition, request.node_id, drained=True)
         now = self._find_node(request.partition, request.node_id)
@@ -63,13 +58,10 @@ class AdminService:
     def _find_partition(self, partition: str) -> PartitionReader:
         if not self._managers.rm_id:
             raise NothingRegistered("no resource manager is registered, so there are no nodes")
-        views = self._managers.reader.get(partition)
-        if views is None:
-            raise UnknownPartition(f"no partition {partition or 'default'!r}")
-        return views
+        return self._managers.find_partition(partition)
 
     def _find_node(self, partition: str, node_id: str) -> NodeView:
         node = self._find_partition(partition).node(node_id)
         if node is None:
-            raise UnknownNode(f"no node {node_id!r} in partition {partition or 'default'!r}")
+            raise NotFound(f"no node {node_id!r} in partition {partition or 'default'!r}")
         return node

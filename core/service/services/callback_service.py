@@ -13,7 +13,7 @@ from contextlib import suppress
 from structlog.typing import FilteringBoundLogger
 
 from kornel.core.service.callbacks.callback_board import CallbackStream
-from kornel.core.service.calls.rpc import Context, Handler, Requests, bidirectional, end_call, parse
+from kornel.core.service.calls.rpc import Context, Handler, Requests, Service, bidirectional, end_call, parse
 from kornel.core.service.machine.clock import SECOND_NS, Clock
 from kornel.core.service.managers.managers import Managers, Place
 from kornel.core.service.metrics.metrics import ServiceMetrics
@@ -28,9 +28,11 @@ from kornel.core.service.wire.status_codes import BadSubscription, ServiceError,
 from kornel.v1 import callback_pb2 as pb
 
 
-class CallbackService:
+class CallbackService(Service):
     """Serves ``kornel.v1.CallbackService``. ``timeout_ns``: the time that the core waits for an answer if the shim does
     not choose it."""
+
+    described = pb.DESCRIPTOR.services_by_name["CallbackService"]
 
     def __init__(
         self,
@@ -41,10 +43,10 @@ class CallbackService:
         logger: FilteringBoundLogger,
         timeout_ns: int = SECOND_NS,
     ) -> None:
+        super().__init__(logger)
         self._managers = managers
         self._clock = clock
         self._metrics = metrics
-        self._logger = logger
         self._timeout_ms = timeout_ns // MILLISECOND_NS
 
     def handlers(self) -> dict[str, Handler]:

@@ -8,7 +8,7 @@ from typing import Final
 
 from structlog.typing import FilteringBoundLogger
 
-from kornel.core.service.calls.rpc import Handler, unary
+from kornel.core.service.calls.rpc import Service
 from kornel.core.service.machine.clock import ManualClock
 from kornel.core.service.managers.managers import Managers
 from kornel.core.service.wire.status_codes import InvalidRequest
@@ -18,19 +18,17 @@ LATEST_NS: Final = 2**63 - 1
 """The latest time that the wire can carry: in the year 2262."""
 
 
-class TestClockService:
+class TestClockService(Service):
     """Moves the clock, and stops at every time at which something is due, so that each timer sees its own time. It
     serves one caller at a time."""
 
+    described = pb.DESCRIPTOR.services_by_name["TestClockService"]
+
     def __init__(self, managers: Managers, clock: ManualClock, *, logger: FilteringBoundLogger) -> None:
+        super().__init__(logger)
         self._managers = managers
         self._clock = clock
-        self._logger = logger
         self._turn = asyncio.Lock()
-
-    def handlers(self) -> dict[str, Handler]:
-        """Returns the calls by method name."""
-        return {"AdvanceClock": unary(pb.AdvanceClockRequest, self._advance_clock, self._logger)}
 
     async def _advance_clock(self, request: pb.AdvanceClockRequest) -> pb.AdvanceClockResponse:
         if request.by_ns < 0:

@@ -8,7 +8,7 @@ from structlog.typing import FilteringBoundLogger
 from kornel.core.config.text.problems import ConfigError
 from kornel.core.domain.commands import UpdateConfiguration
 from kornel.core.domain.secrets import text_without_secrets
-from kornel.core.service.calls.rpc import Encoded, Handler, unary
+from kornel.core.service.calls.rpc import Encoded, Service
 from kornel.core.service.configuration.configuration_wire import version_message
 from kornel.core.service.managers.managers import Managers
 from kornel.core.service.wire.scheduler_wire import sorted_items
@@ -17,25 +17,16 @@ from kornel.core.telling.encoding.kornel_v1 import encode_problem
 from kornel.v1 import configuration_pb2 as pb
 
 
-class ConfigurationService:
+class ConfigurationService(Service):
     """Serves calls about configurations, which the configurator of the manager carries out."""
 
+    described = pb.DESCRIPTOR.services_by_name["ConfigurationService"]
+
     def __init__(self, managers: Managers, *, logger: FilteringBoundLogger) -> None:
+        super().__init__(logger)
         self._managers = managers
-        self._logger = logger
 
-    def handlers(self) -> dict[str, Handler]:
-        """Returns the calls by method name."""
-        return {
-            "UpdateConfiguration": unary(pb.UpdateConfigurationRequest, self._update, self._logger),
-            "ValidateConfiguration": unary(pb.ValidateConfigurationRequest, self._validate, self._logger),
-            "PreviewConfiguration": unary(pb.PreviewConfigurationRequest, self._preview, self._logger),
-            "GetConfigurationHistory": unary(pb.GetConfigurationHistoryRequest, self._history, self._logger),
-            "GetConfiguration": unary(pb.GetConfigurationRequest, self._get, self._logger),
-            "RollbackConfiguration": unary(pb.RollbackConfigurationRequest, self._rollback, self._logger),
-        }
-
-    async def _update(self, request: pb.UpdateConfigurationRequest) -> pb.UpdateConfigurationResponse:
+    async def _update_configuration(self, request: pb.UpdateConfigurationRequest) -> pb.UpdateConfigurationResponse:
         configurator = self._managers.place_for(request.rm_id).configurator
         with configurator.judge.changes.take_room() as add_bytes:
             add_bytes(len(request.config))
@@ -54,7 +45,9 @@ class ConfigurationService:
             version=outcome.version,
         )
 
-    async def _validate(self, request: pb.ValidateConfigurationRequest) -> pb.ValidateConfigurationResponse:
+    async def _validate_configuration(
+        self, request: pb.ValidateConfigurationRequest
+    ) -> pb.ValidateConfigurationResponse:
         try:
             configurator = self._managers.leader.configurator
             with configurator.judge.rooms.take_room() as add_bytes:
@@ -70,17 +63,19 @@ class ConfigurationService:
             problems=[encode_problem(warning) for warning in judgement.warnings],
         )
 
-    async def _preview(self, request: pb.PreviewConfigurationRequest) -> Encoded:
+    async def _preview_configuration(self, request: pb.PreviewConfigurationRequest) -> Encoded:
         return Encoded(await self._managers.choose(request.rm_id).configurator.preview(request.config))
 
-    async def _history(self, request: pb.GetConfigurationHistoryRequest) -> pb.GetConfigurationHistoryResponse:
+    async def _get_configuration_history(
+        self, request: pb.GetConfigurationHistoryRequest
+    ) -> pb.GetConfigurationHistoryResponse:
         configurator = self._managers.choose(request.rm_id).configurator
         in_force = configurator.in_force
         return pb.GetConfigurationHistoryResponse(
             versions=[version_message(version, in_force) for version in configurator.history.kept_versions()]
         )
 
-    async def _get(self, request: pb.GetConfigurationRequest) -> pb.GetConfigurationResponse:
+    async def _get_configuration(self, request: pb.GetConfigurationRequest) -> pb.GetConfigurationResponse:
         configurator = self._managers.choose(request.rm_id).configurator
         version = configurator.version(request.version)
         shown = text_without_secrets(version.text)
@@ -90,7 +85,9 @@ class ConfigurationService:
             has_hidden=shown != version.text,
         )
 
-    async def _rollback(self, request: pb.RollbackConfigurationRequest) -> pb.RollbackConfigurationResponse:
+    async def _rollback_configuration(
+        self, request: pb.RollbackConfigurationRequest
+    ) -> pb.RollbackConfigurationResponse:
         if request.undo and request.version:
             raise InvalidRequest("give either a version to roll back to or undo, not both")
         configurator = self._managers.choose(request.rm_id).configurator

@@ -17,7 +17,7 @@ from structlog.typing import FilteringBoundLogger
 
 from kornel.core.domain.effects import EventRecorded, PreemptionDecided
 from kornel.core.service.calls.long_answers import fill_answer
-from kornel.core.service.calls.rpc import Context, Handler, end_call, parse, server_stream, unary
+from kornel.core.service.calls.rpc import Context, Handler, Service, end_call, parse, server_stream
 from kornel.core.service.connections.callers import host_of
 from kornel.core.service.events.event_journal import EventJournal
 from kornel.core.service.events.event_ring import RingReader
@@ -30,8 +30,6 @@ from kornel.core.service.wire.status_codes import (
     ShuttingDown,
     SlowReader,
     TrackingDisabled,
-    UnknownPartition,
-    say_no_partition,
 )
 from kornel.core.telling.encoding.kornel_v1 import encode_decision
 from kornel.v1 import events_pb2 as pb
@@ -49,29 +47,26 @@ SILENT_EVENTS: Final = 10_000
 """The number of events after which a client for which none was meant gets its position, so that it can resume there."""
 
 
-class EventService:
+class EventService(Service):
     """Streams the events that *journal* keeps, and lists its decisions about the partitions of *managers*."""
+
+    described = pb.DESCRIPTOR.services_by_name["EventService"]
 
     def __init__(
         self, journal: EventJournal, managers: Managers, *, clock: Clock, logger: FilteringBoundLogger
     ) -> None:
+        super().__init__(logger)
         self._journal = journal
         self._managers = managers
         self._clock = clock
-        self._logger = logger
         self._encodings: Encodings[EventRecorded] = Encodings(EventEncoder().encode)
 
     def handlers(self) -> dict[str, Handler]:
         """Returns the calls by method name."""
-        return {
-            "WatchEvents": server_stream(self._watch),
-            "ListDecisions": unary(pb.ListDecisionsRequest, self._list_decisions, self._logger),
-        }
+        return {**super().handlers(), "WatchEvents": server_stream(self._watch)}
 
     async def _list_decisions(self, request: pb.ListDecisionsRequest) -> pb.ListDecisionsResponse:
-        views = self._managers.reader.get(request.partition)
-        if views is None:
-            raise UnknownPartition(say_no_partition(self._managers.rm_id, request.partition))
+        views = self._managers.find_partition(request.partition)
         ring, count = self._journal.decisions, min(max(request.limit, 0) or MOST_DECISIONS, MOST_DECISIONS)
         start = max(request.start, ring.lowest_id) if request.HasField("start") else ring.newest_start(count)
         found = ring.get(start, count) or ()

@@ -5,17 +5,11 @@ from __future__ import annotations
 from structlog.typing import FilteringBoundLogger
 
 from kornel.core.domain.commands import ApplicationSpec, UpdateApplications
-from kornel.core.service.calls.rpc import Encoded, Handler, unary
+from kornel.core.service.calls.rpc import Encoded, Service
 from kornel.core.service.managers.managers import Managers
 from kornel.core.service.resolvers.lookups import GroupLookups
 from kornel.core.service.wire.explain_wire import decode_supposition
-from kornel.core.service.wire.status_codes import (
-    InvalidRequest,
-    UnknownAsk,
-    UnknownNode,
-    UnknownPartition,
-    say_no_partition,
-)
+from kornel.core.service.wire.status_codes import InvalidRequest, NotFound
 from kornel.core.telling.allocations.explanation import Report
 from kornel.core.telling.encoding.kornel_v1 import encode_forecast, encode_report
 from kornel.core.telling.explain import Named, NamedOnNode, NodeUse
@@ -24,20 +18,15 @@ from kornel.core.telling.what_if.supposition import SupposeAsk, Supposition
 from kornel.v1 import explain_pb2 as pb
 
 
-class ExplainService:
+class ExplainService(Service):
     """Serves ``kornel.v1.ExplainService``. Each answer is about one moment between two slices."""
 
+    described = pb.DESCRIPTOR.services_by_name["ExplainService"]
+
     def __init__(self, managers: Managers, *, lookups: GroupLookups, logger: FilteringBoundLogger) -> None:
+        super().__init__(logger)
         self._managers = managers
         self._lookups = lookups
-        self._logger = logger
-
-    def handlers(self) -> dict[str, Handler]:
-        """Returns the calls by method name."""
-        return {
-            "Explain": unary(pb.ExplainRequest, self._explain, self._logger),
-            "WhatIf": unary(pb.WhatIfRequest, self._what_if, self._logger),
-        }
 
     async def _explain(self, request: pb.ExplainRequest) -> Encoded:
         if not request.name and not request.node_id:
@@ -45,9 +34,11 @@ class ExplainService:
         size = self._managers.reader.size
         found = await self._managers.questions.ask_about(size, lambda: self._explain_subject(request))
         if found is None:
-            where = f"partition {request.partition or 'default'!r}"
-            self._require_place(request)
-            raise UnknownAsk(f"no ask, allocation, application or recent victim {request.name!r} in {where}")
+            reader = self._managers.find_partition(request.partition)
+            where = f"in partition {request.partition or 'default'!r}"
+            if request.node_id and reader.node(request.node_id) is None:
+                raise NotFound(f"no node {request.node_id!r} {where}")
+            raise NotFound(f"no ask, allocation, application or recent victim {request.name!r} {where}")
         return Encoded(found)
 
     async def _what_if(self, request: pb.WhatIfRequest) -> Encoded:
@@ -58,8 +49,6 @@ class ExplainService:
             groups = question.groups or owner.looked_up
             question = question._replace(groups=groups, unresolved=owner.unresolved)
         found = await self._managers.questions.ask_apart(lambda: self._suppose_change(request.partition, question))
-        if found is None:
-            raise UnknownPartition(say_no_partition(self._managers.rm_id, request.partition))
         return Encoded(found)
 
     def _explain_subject(self, request: pb.ExplainRequest) -> bytes | None:
@@ -75,14 +64,5 @@ class ExplainService:
             found = reader.explain(NamedOnNode(request.name, request.node_id))
         return encode_report(found).SerializeToString() if found is not None else None
 
-    def _require_place(self, request: pb.ExplainRequest) -> None:
-        """Raises :class:`UnknownPartition` or :class:`UnknownNode` if the request names one that does not exist."""
-        reader = self._managers.reader.get(request.partition)
-        if reader is None:
-            raise UnknownPartition(say_no_partition(self._managers.rm_id, request.partition))
-        if request.node_id and reader.node(request.node_id) is None:
-            raise UnknownNode(f"no node {request.node_id!r} in partition {request.partition or 'default'!r}")
-
-    def _suppose_change(self, partition: str, question: Supposition) -> bytes | None:
-        reader = self._managers.reader.get(partition)
-        return encode_forecast(reader.suppose(question)).SerializeToString() if reader is not None else None
+    def _suppose_change(self, partition: str, question: Supposition) -> bytes:
+        return encode_forecast(self._managers.find_partition(partition).suppose(question)).SerializeToString()

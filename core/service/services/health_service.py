@@ -18,7 +18,7 @@ from structlog.typing import FilteringBoundLogger
 
 from kornel.core.service.calls.rpc import Context, Handler, end_call, parse, server_stream, unary
 from kornel.core.service.connections.callers import address_block, host_of
-from kornel.core.service.wire.status_codes import InvalidRequest, TooMany, UnknownService
+from kornel.core.service.wire.status_codes import InvalidRequest, NotFound, TooMany
 
 MOST_WATCHERS: Final = 256
 """The most watches of all callers together: each one is a call that stays open."""
@@ -76,7 +76,7 @@ class HealthService:
     async def _check(self, request: pb.HealthCheckRequest) -> pb.HealthCheckResponse:
         status = self._find_statuses().get(_checked_name(request))
         if status is None:
-            raise UnknownService("no such service")
+            raise NotFound("no such service")
         return pb.HealthCheckResponse(status=status)
 
     async def _list_services(self, request: Any) -> Any:

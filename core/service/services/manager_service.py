@@ -6,16 +6,18 @@ from collections.abc import Callable
 
 from structlog.typing import FilteringBoundLogger
 
-from kornel.core.service.calls.rpc import Handler, unary
+from kornel.core.service.calls.rpc import Service
 from kornel.core.service.connections.callers import principal
 from kornel.core.service.managers.managers import Managers, Place
 from kornel.core.service.streams.resuming import Kind
 from kornel.v1 import manager_pb2 as pb
 
 
-class ManagerService:
+class ManagerService(Service):
     """Tells how many entries a manager and the core have received, and unregisters a manager with everything it has.
     ``on_unregistered`` gets a sentence about who did it."""
+
+    described = pb.DESCRIPTOR.services_by_name["ManagerService"]
 
     def __init__(
         self,
@@ -24,16 +26,9 @@ class ManagerService:
         logger: FilteringBoundLogger,
         on_unregistered: Callable[[Place, str], None] = lambda place, said: None,
     ) -> None:
+        super().__init__(logger)
         self._on_unregistered = on_unregistered
         self._managers = managers
-        self._logger = logger
-
-    def handlers(self) -> dict[str, Handler]:
-        """Returns the calls by method name."""
-        return {
-            "Acknowledge": unary(pb.AcknowledgeRequest, self._acknowledge, self._logger),
-            "UnregisterResourceManager": unary(pb.UnregisterResourceManagerRequest, self._unregister, self._logger),
-        }
 
     async def _acknowledge(self, request: pb.AcknowledgeRequest) -> pb.AcknowledgeResponse:
         received = request.received
@@ -52,7 +47,9 @@ class ManagerService:
             )
         )
 
-    async def _unregister(self, request: pb.UnregisterResourceManagerRequest) -> pb.UnregisterResourceManagerResponse:
+    async def _unregister_resource_manager(
+        self, request: pb.UnregisterResourceManagerRequest
+    ) -> pb.UnregisterResourceManagerResponse:
         place = await self._managers.unregister(request.rm_id)
         by = principal()
         self._logger.info("resource manager unregistered", rm_id=request.rm_id, by=by)

@@ -18,7 +18,7 @@ from kornel.core.domain.names import is_user_name
 from kornel.core.preemption.kind import DecisionSource, Kind
 from kornel.core.preemption.registry import SOURCES
 from kornel.core.service.calls.long_answers import MOST_PAGES, LongAnswers, fill_answer
-from kornel.core.service.calls.rpc import Encoded, Handler, unary
+from kornel.core.service.calls.rpc import Encoded, Service
 from kornel.core.service.configuration.rollbacks import Rollback
 from kornel.core.service.connections.callers import Permission, caller
 from kornel.core.service.events.refusals import Refusal, RefusalKeeper, RefusalKind
@@ -26,15 +26,7 @@ from kornel.core.service.machine.loop_time import in_turns
 from kornel.core.service.managers.health import HealthKeeper
 from kornel.core.service.managers.managers import Managers
 from kornel.core.service.streams.presence import Presence
-from kornel.core.service.wire.status_codes import (
-    InvalidRequest,
-    UnknownApplication,
-    UnknownLevel,
-    UnknownNode,
-    UnknownPartition,
-    UnknownQueue,
-    say_no_partition,
-)
+from kornel.core.service.wire.status_codes import InvalidRequest, NotFound
 from kornel.core.telling.allocations.explanation import Blocker
 from kornel.core.telling.applications.application_views import ApplicationSummary, ApplicationView
 from kornel.core.telling.claims.claim_views import ClaimView, UnknownClaimKind, select_claims
@@ -82,44 +74,26 @@ _encode_rollback: Final = ENCODERS.add(
 _STATES: Final = {state.lower(): state for state in AppState}
 
 
-class ReadService:
+class ReadService(Service):
     """Serves ``kornel.v1.ReadService`` from the partitions of *managers*."""
+
+    described = pb.DESCRIPTOR.services_by_name["ReadService"]
 
     def __init__(
         self, managers: Managers, health: HealthKeeper, refusals: RefusalKeeper, *, logger: FilteringBoundLogger
     ) -> None:
+        super().__init__(logger)
         self._managers = managers
         self._reader = managers.reader
         self._health = health
         self._refusals = refusals
-        self._logger = logger
         self._lists = LongAnswers(at_once=1, waiting=MOST_PAGES)
 
-    def handlers(self) -> dict[str, Handler]:
-        """Returns the calls by method name."""
-        return {
-            "ListQueues": unary(pb.ListQueuesRequest, self._queues, self._logger),
-            "GetQueue": unary(pb.GetQueueRequest, self._get_queue, self._logger),
-            "ListApplications": unary(pb.ListApplicationsRequest, self._applications, self._logger),
-            "GetApplication": unary(pb.GetApplicationRequest, self._get_application, self._logger),
-            "ListWaits": unary(pb.ListWaitsRequest, self._list_waits, self._logger),
-            "ListNodes": unary(pb.ListNodesRequest, self._nodes, self._logger),
-            "GetNode": unary(pb.GetNodeRequest, self._get_node, self._logger),
-            "ListDomains": unary(pb.ListDomainsRequest, self._list_domains, self._logger),
-            "ListClaims": unary(pb.ListClaimsRequest, self._list_claims, self._logger),
-            "GetHealthReport": unary(pb.GetHealthReportRequest, self._get_report, self._logger),
-            "ListRefusals": unary(pb.ListRefusalsRequest, self._list_refusals, self._logger),
-            "FindNames": unary(pb.FindNamesRequest, self._find_names, self._logger),
-            "FindQueue": unary(pb.FindQueueRequest, self._find_queue, self._logger),
-            "GetHolds": unary(pb.GetHoldsRequest, self._get_holds, self._logger),
-            "ListPreemptionKinds": unary(pb.ListPreemptionKindsRequest, self._list_kinds, self._logger),
-        }
-
-    async def _queues(self, request: pb.ListQueuesRequest) -> pb.ListQueuesResponse:
-        views = self._views_of(request.partition)
+    async def _list_queues(self, request: pb.ListQueuesRequest) -> pb.ListQueuesResponse:
+        views = self._managers.find_partition(request.partition)
         path = request.path.lower() or "root"
         if not views.has_queue(path):
-            raise UnknownQueue(f"no queue {request.path!r} in partition {request.partition or 'default'!r}")
+            raise NotFound(f"no queue {request.path!r} in partition {request.partition or 'default'!r}")
         skip, size = _number_of(request.page_token), _page_size(request.page_size, _QUEUES, _QUEUES)
         page = await self._lists.make_page(lambda: islice(views.queues(path), skip, None), size, encode_queue)
         return pb.ListQueuesResponse(queues=page.encoded, next_page_token=_token(str(skip + size)) if page.more else "")
@@ -129,13 +103,13 @@ class ReadService:
         caller().require_for_queue(
             Permission.READ, partial(self._reader.may_administer, request.partition, request.path)
         )
-        found = next(self._views_of(request.partition).queues(request.path.lower(), subtree=False), None)
+        found = next(self._managers.find_partition(request.partition).queues(request.path.lower(), subtree=False), None)
         if found is None:
-            raise UnknownQueue(f"no queue {request.path!r} in partition {request.partition or 'default'!r}")
+            raise NotFound(f"no queue {request.path!r} in partition {request.partition or 'default'!r}")
         return pb.GetQueueResponse(queue=encode_queue(found))
 
-    async def _applications(self, request: pb.ListApplicationsRequest) -> pb.ListApplicationsResponse:
-        views = self._views_of(request.partition)
+    async def _list_applications(self, request: pb.ListApplicationsRequest) -> pb.ListApplicationsResponse:
+        views = self._managers.find_partition(request.partition)
         test, size = _make_test(request), _page_size(request.page_size, _USUAL, _MOST)
         if request.kind == pb.APPLICATION_KIND_UNSPECIFIED:
             after = _decode_token(request.page_token)
@@ -161,7 +135,7 @@ class ReadService:
         return pb.ListApplicationsResponse(applications=found.encoded, next_page_token=following)
 
     async def _get_application(self, request: pb.GetApplicationRequest) -> pb.GetApplicationResponse:
-        views, wanted = self._views_of(request.partition), request.application_id
+        views, wanted = self._managers.find_partition(request.partition), request.application_id
         found = views.application(wanted)
         if found is None:
             ended = [
@@ -171,11 +145,11 @@ class ReadService:
             ]
             found = max(ended, key=lambda view: view.finished_ns, default=None)
         if found is None:
-            raise UnknownApplication(f"no application {wanted!r} in partition {request.partition or 'default'!r}")
+            raise NotFound(f"no application {wanted!r} in partition {request.partition or 'default'!r}")
         return encode_application(found)
 
     async def _list_waits(self, request: pb.ListWaitsRequest) -> Encoded:
-        views, named = self._views_of(request.partition), _WAITS_BY.get(request.by)
+        views, named = self._managers.find_partition(request.partition), _WAITS_BY.get(request.by)
         if named is None:
             raise InvalidRequest(f"by is {request.by!r}, not one of {', '.join(filter(None, _WAITS_BY))}")
         most = _page_size(request.limit, _USUAL_FOUND, _MOST_WAITS, "limit")
@@ -183,8 +157,8 @@ class ReadService:
         answer = partial(_find_waits, views, test, named, most)
         return Encoded(await self._managers.questions.ask_about(self._reader.size, answer))
 
-    async def _nodes(self, request: pb.ListNodesRequest) -> pb.ListNodesResponse:
-        views, size = self._views_of(request.partition), _page_size(request.page_size, _USUAL, _MOST)
+    async def _list_nodes(self, request: pb.ListNodesRequest) -> pb.ListNodesResponse:
+        views, size = self._managers.find_partition(request.partition), _page_size(request.page_size, _USUAL, _MOST)
         after = _decode_token(request.page_token)
         page = await self._lists.make_page(
             lambda: views.node_summaries(
@@ -201,17 +175,17 @@ class ReadService:
         return pb.ListNodesResponse(nodes=page.encoded, next_page_token=following, attributes=request.attributes)
 
     async def _get_node(self, request: pb.GetNodeRequest) -> pb.GetNodeResponse:
-        found = self._views_of(request.partition).node(request.node_id)
+        found = self._managers.find_partition(request.partition).node(request.node_id)
         if found is None:
-            raise UnknownNode(f"no node {request.node_id!r} in partition {request.partition or 'default'!r}")
+            raise NotFound(f"no node {request.node_id!r} in partition {request.partition or 'default'!r}")
         return encode_node(found)
 
     async def _list_domains(self, request: pb.ListDomainsRequest) -> pb.ListDomainsResponse:
-        views, wanted = self._views_of(request.partition), request.level
+        views, wanted = self._managers.find_partition(request.partition), request.level
         levels = views.topology_levels()
         if wanted and all(level.name != wanted for level in levels):
             known = f"its levels are {', '.join(level.name for level in levels)}" if levels else "it has no topology"
-            raise UnknownLevel(f"partition {request.partition or 'default'!r} has no level {wanted!r}: {known}")
+            raise NotFound(f"partition {request.partition or 'default'!r} has no level {wanted!r}: {known}")
         skip, size = _number_of(request.page_token), _page_size(request.page_size, _USUAL, _MOST)
         page = await self._lists.make_page(lambda: islice(views.domains(wanted), skip, None), size, encode_domain)
         return pb.ListDomainsResponse(
@@ -221,7 +195,7 @@ class ReadService:
         )
 
     async def _list_claims(self, request: pb.ListClaimsRequest) -> pb.ListClaimsResponse:
-        views, after = self._views_of(request.partition), _decode_token(request.page_token)
+        views, after = self._managers.find_partition(request.partition), _decode_token(request.page_token)
         size = _page_size(request.page_size, _USUAL, _MOST)
 
         def selected() -> Iterable[ClaimView]:
@@ -236,7 +210,7 @@ class ReadService:
         following = _token(page.last.sort_key) if page.more and page.last is not None else ""
         return pb.ListClaimsResponse(claims=page.encoded, next_page_token=following)
 
-    async def _get_report(self, _request: pb.GetHealthReportRequest) -> pb.GetHealthReportResponse:
+    async def _get_health_report(self, _request: pb.GetHealthReportRequest) -> pb.GetHealthReportResponse:
         return encode_health(await self._health.check())
 
     async def _list_refusals(self, request: pb.ListRefusalsRequest) -> pb.ListRefusalsResponse:
@@ -250,7 +224,7 @@ class ReadService:
         return pb.ListRefusalsResponse(refusals=await fill_answer(map(encode_refusal, found[:limit])), counts=counts)
 
     async def _find_names(self, request: pb.FindNamesRequest) -> pb.FindNamesResponse:
-        views, text = self._views_of(request.partition), request.text.strip()
+        views, text = self._managers.find_partition(request.partition), request.text.strip()
         if not text or len(text) > _LONGEST_SEARCHED:
             raise InvalidRequest(f"give a text that names contain, of 1 to {_LONGEST_SEARCHED} characters")
         most = _page_size(request.limit, _USUAL_FOUND, _MOST_FOUND, "limit")
@@ -267,7 +241,7 @@ class ReadService:
         return pb.FindNamesResponse(found=told, more=[kind for kind, count in counts.items() if count > listed[kind]])
 
     async def _find_queue(self, request: pb.FindQueueRequest) -> pb.FindQueueResponse:
-        views = self._views_of(request.partition)
+        views = self._managers.find_partition(request.partition)
         if not is_user_name(request.user):
             raise InvalidRequest("Invalid user name")
         if len(request.tags) > _MOST_TAGS:
@@ -295,14 +269,8 @@ class ReadService:
             rollback=_encode_rollback(held[0]) if held else None,
         )
 
-    async def _list_kinds(self, _request: pb.ListPreemptionKindsRequest) -> pb.ListPreemptionKindsResponse:
+    async def _list_preemption_kinds(self, _request: pb.ListPreemptionKindsRequest) -> pb.ListPreemptionKindsResponse:
         return pb.ListPreemptionKindsResponse(kinds=[_encode_source(source) for source in SOURCES.values()])
-
-    def _views_of(self, partition: str) -> PartitionReader:
-        views = self._reader.get(partition)
-        if views is None:
-            raise UnknownPartition(say_no_partition(self._managers.rm_id, partition))
-        return views
 
 
 def _encode_source(source: DecisionSource) -> pb.PreemptionKind:

@@ -19,7 +19,7 @@ from structlog.typing import FilteringBoundLogger
 
 from kornel.core.domain.commands import StreamCommand, UpdateApplications
 from kornel.core.service.calls.plain_asks import PlainAsks, PlainReader
-from kornel.core.service.calls.rpc import MARKS, Context, Handler, Requests, bidirectional, end_call, unary
+from kornel.core.service.calls.rpc import MARKS, Context, Handler, Requests, Service, bidirectional, end_call
 from kornel.core.service.calls.wire_pieces import read_request
 from kornel.core.service.machine.clock import Clock
 from kornel.core.service.managers.managers import Managers, Place
@@ -36,8 +36,10 @@ RESPONSE_LIMIT: Final = 4 * 2**20 - 64 * 1024
 """The most bytes of a response; a larger one is divided. A client of gRPC accepts 4 MiB by default."""
 
 
-class SchedulerService:
+class SchedulerService(Service):
     """Serves the four calls."""
+
+    described = si.DESCRIPTOR.services_by_name["Scheduler"]
 
     def __init__(
         self,
@@ -50,11 +52,11 @@ class SchedulerService:
         standing: Standing | None = None,
     ) -> None:
         """Makes the service. Without *standing*, the core always leads."""
+        super().__init__(logger)
         self._managers = managers
         self._standing = standing or Standing()
         self._lookups = lookups
         self._metrics = metrics
-        self._logger = logger
         self._decoder = Decoder(lambda: clock.ahead_s)
         self._plain = PlainReader(self._decoder, lambda rm_id: managers.find(rm_id) is not None)
         encoder = Encoder()
@@ -72,13 +74,15 @@ class SchedulerService:
     def handlers(self) -> dict[str, Handler]:
         """Returns the calls by method name."""
         return {
-            "RegisterResourceManager": unary(si.RegisterResourceManagerRequest, self._register, self._logger),
+            **super().handlers(),
             "UpdateAllocation": bidirectional(self._stream_of(Kind.ALLOCATION), self._metrics),
             "UpdateApplication": bidirectional(self._stream_of(Kind.APPLICATION), self._metrics),
             "UpdateNode": bidirectional(self._stream_of(Kind.NODE), self._metrics),
         }
 
-    async def _register(self, request: si.RegisterResourceManagerRequest) -> si.RegisterResourceManagerResponse:
+    async def _register_resource_manager(
+        self, request: si.RegisterResourceManagerRequest
+    ) -> si.RegisterResourceManagerResponse:
         """Register a resource manager (protocol.md 5.1)."""
         self._standing.check_leads()
         await self._managers.register(self._decoder.decode_registration(request))

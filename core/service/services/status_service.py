@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 from functools import partial
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 from google.protobuf.json_format import MessageToDict
 from structlog.typing import FilteringBoundLogger
 
 from kornel.core.service.callbacks.callback_board import NoStateDump
 from kornel.core.service.callbacks.state_dumps import read_state_dump
-from kornel.core.service.calls.rpc import Handler, unary
+from kornel.core.service.calls.rpc import Service
 from kornel.core.service.configuration.rollbacks import Rollback
 from kornel.core.service.connections.callers import Permission, caller
 from kornel.core.service.machine.clock import Clock
@@ -20,13 +20,7 @@ from kornel.core.service.managers.standing import Standing
 from kornel.core.service.metrics.metrics import ServiceMetrics
 from kornel.core.service.runner.questions import Questions
 from kornel.core.service.streams.presence import Presence
-from kornel.core.service.wire.status_codes import (
-    UnknownAsk,
-    UnknownPartition,
-    UnknownQueue,
-    UnknownUser,
-    say_no_partition,
-)
+from kornel.core.service.wire.status_codes import NotFound
 from kornel.core.telling.encoding.kornel_v1 import (
     ENCODERS,
     encode_queue_explanation,
@@ -34,7 +28,7 @@ from kornel.core.telling.encoding.kornel_v1 import (
     encode_status,
     encode_user_explanation,
 )
-from kornel.core.telling.explain import AskStanding, QueueAt, Subject, UserNamed
+from kornel.core.telling.explain import AskStanding, QueueAt, UserNamed
 from kornel.core.telling.partitions.partition_status import EngineStatus
 from kornel.v1 import status_pb2 as pb
 
@@ -43,11 +37,11 @@ _encode_rollback: Final = ENCODERS.add(
 )
 _encode_presence: Final = ENCODERS.add(Presence, pb.ManagerPresence, {"open_streams": "streams"}, left_out=("rm_id",))
 
-T = TypeVar("T")
 
-
-class StatusService:
+class StatusService(Service):
     """Serves ``kornel.v1.StatusService``. *version*: the version of this core."""
+
+    described = pb.DESCRIPTOR.services_by_name["StatusService"]
 
     def __init__(
         self,
@@ -60,32 +54,21 @@ class StatusService:
         standing: Standing | None = None,
     ) -> None:
         """Makes the service. Without *standing*, the core always leads."""
+        super().__init__(logger)
         self._managers = managers
         self._standing = standing or Standing()
         self._reader = managers.reader
         self._metrics = metrics
-        self._logger = logger
         self._clock = clock
         self._version = version
         self._questions = Questions(beside=managers.questions)
 
-    def handlers(self) -> dict[str, Handler]:
-        """Returns the calls by method name."""
-        return {
-            "GetStatus": unary(pb.GetStatusRequest, self._get, self._logger),
-            "ExplainUser": unary(pb.ExplainUserRequest, self._explain_user, self._logger),
-            "ExplainQueue": unary(pb.ExplainQueueRequest, self._explain_queue, self._logger),
-            "ExplainAsk": unary(pb.ExplainAskRequest, self._explain, self._logger),
-            "GetStateDump": unary(pb.GetStateDumpRequest, self._dump, self._logger),
-        }
-
     async def _explain_user(self, request: pb.ExplainUserRequest) -> pb.ExplainUserResponse:
         """Returns the limits of a user (config.md 10.3)."""
-        found = self._explain_subject(request.partition, UserNamed(request.user))
+        found = self._managers.find_partition(request.partition).explain(UserNamed(request.user))
         if found is None:
-            self._require_partition(request.partition)
             where = f"partition {request.partition or 'default'!r}"
-            raise UnknownUser(f"user {request.user!r} has neither applications nor limits in {where}")
+            raise NotFound(f"user {request.user!r} has neither applications nor limits in {where}")
         return encode_user_explanation(found)
 
     async def _explain_queue(self, request: pb.ExplainQueueRequest) -> pb.ExplainQueueResponse:
@@ -94,34 +77,23 @@ class StatusService:
         caller().require_for_queue(
             Permission.READ, partial(self._reader.may_administer, request.partition, request.path)
         )
-        found = self._explain_subject(request.partition, QueueAt(request.path))
+        found = self._managers.find_partition(request.partition).explain(QueueAt(request.path))
         if found is None:
-            self._require_partition(request.partition)
-            raise UnknownQueue(f"no queue {request.path!r} in partition {request.partition or 'default'!r}")
+            raise NotFound(f"no queue {request.path!r} in partition {request.partition or 'default'!r}")
         return encode_queue_explanation(found)
 
-    async def _explain(self, request: pb.ExplainAskRequest) -> pb.ExplainAskResponse:
-        found = self._explain_subject(request.partition, AskStanding(request.allocation_key))
+    async def _explain_ask(self, request: pb.ExplainAskRequest) -> pb.ExplainAskResponse:
+        found = self._managers.find_partition(request.partition).explain(AskStanding(request.allocation_key))
         if found is None:
-            self._require_partition(request.partition)
-            raise UnknownAsk(
+            raise NotFound(
                 f"no ask or allocation {request.allocation_key!r} in partition {request.partition or 'default'!r}"
             )
         return encode_standing(found)
 
-    def _explain_subject(self, partition: str, subject: Subject[T]) -> T | None:
-        reader = self._reader.get(partition)
-        return reader.explain(subject) if reader is not None else None
-
-    def _require_partition(self, partition: str) -> None:
-        """Raises :class:`UnknownPartition` if *partition* does not exist."""
-        if self._reader.get(partition) is None:
-            raise UnknownPartition(say_no_partition(self._managers.rm_id, partition))
-
-    async def _dump(self, request: pb.GetStateDumpRequest) -> pb.GetStateDumpResponse:
+    async def _get_state_dump(self, request: pb.GetStateDumpRequest) -> pb.GetStateDumpResponse:
         """Returns the state dump (protocol.md 13, contract case 149)."""
         place = self._managers.choose(request.rm_id if self._managers.registered else "")
-        status = await self._get(pb.GetStatusRequest(rm_id=request.rm_id))
+        status = await self._get_status(pb.GetStatusRequest(rm_id=request.rm_id))
         dump = {
             "timestamp_ns": self._clock.now_ns(),
             **MessageToDict(status, always_print_fields_with_no_presence=True, preserving_proto_field_name=True),
@@ -131,7 +103,7 @@ class StatusService:
         }
         return pb.GetStateDumpResponse(json=json.dumps(dump))
 
-    async def _get(self, request: pb.GetStatusRequest) -> pb.GetStatusResponse:
+    async def _get_status(self, request: pb.GetStatusRequest) -> pb.GetStatusResponse:
         """Returns the state at one moment. The engine stands still in the meantime, so there is one such call at a
         time."""
         return await self._questions.ask(lambda: self._read_status(request))
@@ -141,9 +113,9 @@ class StatusService:
         registered = managers.registered
         places = [managers.choose(request.rm_id)] if request.rm_id and registered else registered or [managers.first]
         if request.partition:
-            views = self._reader.get(request.partition)
-            if views is None or views.rm_id not in {place.rm_id for place in places}:
-                raise UnknownPartition(say_no_partition(managers.rm_id, request.partition))
+            views = managers.find_partition(request.partition)
+            if views.rm_id not in {place.rm_id for place in places}:
+                raise NotFound(f"no partition {request.partition!r}")
             partitions = [views.status(audited=request.audit)]
             places = [place for place in places if place.rm_id == views.rm_id]
         else:

@@ -109,48 +109,8 @@ class SlowReader(ServiceError, code=Code.RESOURCE_EXHAUSTED, retry_s=1.0):
     """The client of an event stream does not keep up."""
 
 
-class UnknownPartition(ServiceError, code=Code.NOT_FOUND):
-    """The partition does not exist."""
-
-
-class UnknownManager(ServiceError, code=Code.NOT_FOUND):
-    """The resource manager is not registered."""
-
-
-def say_no_partition(rm_id: str, partition: str) -> str:
-    """Returns the error text for a *partition* that does not exist, while *rm_id* is registered."""
-    name = partition or "default"
-    if not rm_id:
-        return f"no resource manager is registered, so there is no partition {name!r} yet"
-    return f"no partition {name!r}"
-
-
-class UnknownQueue(ServiceError, code=Code.NOT_FOUND):
-    """The queue does not exist."""
-
-
-class UnknownUser(ServiceError, code=Code.NOT_FOUND):
-    """The user has no application and no limit."""
-
-
-class UnknownNode(ServiceError, code=Code.NOT_FOUND):
-    """The node does not exist."""
-
-
-class UnknownLevel(ServiceError, code=Code.NOT_FOUND):
-    """The topology of the partition has no level of this name."""
-
-
-class UnknownApplication(ServiceError, code=Code.NOT_FOUND):
-    """The application does not exist and is not remembered."""
-
-
-class UnknownService(ServiceError, code=Code.NOT_FOUND):
-    """The caller asks about the health of a service that does not exist."""
-
-
-class UnknownVersion(ServiceError, code=Code.NOT_FOUND):
-    """The version of the configuration is not kept."""
+class NotFound(ServiceError, code=Code.NOT_FOUND):
+    """The request names something that does not exist, or that is not kept any more."""
 
 
 class VersionNotApplied(ServiceError, code=Code.FAILED_PRECONDITION):
@@ -163,10 +123,6 @@ class NothingRegistered(ServiceError, code=Code.FAILED_PRECONDITION):
 
 class NoRollback(ServiceError, code=Code.FAILED_PRECONDITION):
     """The caller wants to undo a rollback while none is in force."""
-
-
-class UnknownAsk(ServiceError, code=Code.NOT_FOUND):
-    """The ask or allocation does not exist."""
 
 
 class NotAuthenticated(ServiceError, code=Code.UNAUTHENTICATED):

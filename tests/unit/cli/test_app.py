@@ -214,7 +214,7 @@ CLIENT_ONLY = ("grpc", "google.protobuf", "asyncio")
         (["version"], ("typer", "rich", *CLIENT_ONLY, *SERVER_ONLY), 180),
         pytest.param(["--version"], ("typer", "rich", *CLIENT_ONLY, *SERVER_ONLY), 180, marks=pytest.mark.long),
         (["--help"], SERVER_ONLY, 640),
-        (["serve", "--help"], ("grpc", "kornel.cli.client.calls", *SERVER_ONLY), 500),
+        (["serve", "--help"], ("grpc", "kornel.cli.asking", *SERVER_ONLY), 500),
         pytest.param(
             ["security", "token", "ann"],
             ("grpc", "kornel.core.process.server", "kornel.core.rest", "sqlalchemy"),

@@ -76,4 +76,4 @@ def test_fault_in_the_second_partition_leaves_the_first_alone(text: str, error: 
     assert engine.partition("[rm]default") is state
     engine.apply(UpdateConfiguration("rm", CHANGED_FIRST), 3)
     assert picture(state) != before
-    assert Reader(engine).resolver_of("default") == "os"
+    assert Reader(engine)["default"].resolver == "os"

@@ -80,7 +80,7 @@ class Served:
             lobby=Lobby(Switchboard(self.metrics), callbacks),
             logger=logger,
         )
-        lookups = GroupLookups({}, self.runner.reader.resolver_of, clock=clock, metrics=self.metrics, logger=logger)
+        lookups = GroupLookups({}, lambda _: "", clock=clock, metrics=self.metrics, logger=logger)
         service = SchedulerService(managers, lookups=lookups, metrics=self.metrics, logger=logger, clock=clock)
         self.update_node: Any = service.handlers()["UpdateNode"].stream_stream
 

@@ -22,6 +22,7 @@ from kornel.core.service.wire.status_codes import (
     JournalFull,
     JournalUnavailable,
     MalformedMessage,
+    NotFound,
     OtherManagerOnStream,
     RegistrationHeld,
     ResyncRequired,
@@ -30,8 +31,6 @@ from kornel.core.service.wire.status_codes import (
     Superseded,
     TooLarge,
     TooMany,
-    UnknownAsk,
-    UnknownPartition,
     status_of,
 )
 from kornel.shim_client.retry_info import read_retry_delay
@@ -52,8 +51,7 @@ Code = grpc.StatusCode
         (ResyncRequired("x"), Code.FAILED_PRECONDITION),
         (Superseded("x"), Code.ABORTED),
         (RegistrationHeld("x"), Code.FAILED_PRECONDITION),
-        (UnknownPartition("x"), Code.NOT_FOUND),
-        (UnknownAsk("x"), Code.NOT_FOUND),
+        (NotFound("x"), Code.NOT_FOUND),
         (ShuttingDown("x"), Code.UNAVAILABLE),
         (EngineFault("x"), Code.INTERNAL),
     ],
