@@ -58,7 +58,7 @@ class ReservingRecord:
         """By path, the queues of waiters and holders with a guarantee: by type, whether they held less at that look. By
         key, whether asks with a firm claim are owed something."""
         self.dues: Dues | None = None
-        """Who was owed a guarantee when that was asked last in this slice; ``None``: it was not asked yet."""
+        """The finder of who is owed a guarantee, as it was last used in this slice; ``None``: not yet."""
         self.review_after_ns = 0
         """The earliest time for the next such look."""
         self.due_ns: int | None = None
