@@ -12,7 +12,7 @@ import typer
 import kornel
 from kornel.cli.client.connection import CONNECTION, Connection, ConnectionNotPossible
 from kornel.cli.connection_options import move_connection_options
-from kornel.cli.loading import OF_THE_CORE, CommandSource, GroupOnDemand
+from kornel.cli.loading import OF_THE_CORE, SIMULATOR, CommandSource, GroupOnDemand
 from kornel.cli.options import COMPLETE_VARIABLE, EXIT_BAD_INPUT
 from kornel.cli.terminal import echo_line, print_error
 from kornel.shared.addresses import DEFAULT_ADDRESS
@@ -37,6 +37,7 @@ COMMANDS: Final = {
     "ask": CommandSource(".status", "ask_app", _LOOK),
     "explain": CommandSource(".explain", "explain", _WHY),
     "what-if": CommandSource(".explain", "what_if_app", _WHY),
+    "simulate": CommandSource(f"{SIMULATOR}.command", "simulate", _WHY),
     "events": CommandSource(".events", "events", _PAST),
     "refusals": CommandSource(".refusals", "refusals", _PAST),
     "history": CommandSource(".history", "history_app", _PAST),

@@ -18,6 +18,8 @@ COMMANDS_PACKAGE: Final = "kornel.cli.commands"
 OF_THE_CORE: Final = "kornel.core.commands"
 """The package of the commands that need no running core. They are found by this name when they are used, so that
 nothing here imports the core."""
+SIMULATOR: Final = "kornel.simulate"
+"""The package of the command that simulates, found in the same way."""
 
 
 class CommandSource(NamedTuple):

@@ -10,8 +10,12 @@ import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import TypeAlias
 
 from kornel.si.v1 import si_pb2 as si
+
+AllocationEntry: TypeAlias = si.Allocation | si.AllocationAsk | si.AllocationAskRelease | si.AllocationRelease
+"""One entry of an ``AllocationRequest``."""
 
 
 class Generation(StrEnum):
@@ -200,3 +204,35 @@ class Ask:
             preemptionPolicy=self._encode_policy(),
             tags=self._all_tags(),
         )
+
+
+def encode_ask(ask: Ask, generation: Generation) -> AllocationEntry:
+    """Returns the message with which *generation* asks."""
+    return ask.to_g2() if generation is Generation.G2 else ask.to_g3()
+
+
+def encode_withdrawal(generation: Generation, application_id: str, key: str, *, partition: str = "") -> AllocationEntry:
+    """Returns the message with which *generation* withdraws the pending ask *key*."""
+    if generation is Generation.G3:
+        return make_release(generation, application_id, key, si.STOPPED_BY_RM, partition=partition)
+    return si.AllocationAskRelease(
+        partitionName=partition, applicationID=application_id, allocationKey=key, terminationType=si.STOPPED_BY_RM
+    )
+
+
+def make_release(
+    generation: Generation,
+    application_id: str,
+    key: str,
+    termination: si.TerminationType.ValueType,
+    *,
+    partition: str = "",
+) -> si.AllocationRelease:
+    """Returns the release of the allocation *key*, with the names that *generation* uses for it."""
+    return si.AllocationRelease(
+        partitionName=partition,
+        applicationID=application_id,
+        allocationKey=key,
+        allocationID=f"{key}-0" if generation is Generation.G2 else "",
+        terminationType=termination,
+    )

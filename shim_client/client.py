@@ -22,7 +22,7 @@ import grpc
 import grpc.aio
 from google.protobuf.message import Message
 
-from kornel.shim_client.asks import Ask, Generation
+from kornel.shim_client.asks import AllocationEntry, Ask, Generation, encode_ask, encode_withdrawal, make_release
 from kornel.shim_client.call_status import ending_with_status
 from kornel.shim_client.callbacks import CallbackAttachment, CallbackHandler
 from kornel.shim_client.credentials import Credentials, CredentialsUnusable
@@ -80,7 +80,6 @@ LEASE_KEY: Final = "kornel-lease"
 
 RETRY_KEY: Final = "kornel-retry-after-ms"
 
-AllocationEntry: TypeAlias = si.Allocation | si.AllocationAsk | si.AllocationAskRelease | si.AllocationRelease
 ApplicationEntry: TypeAlias = si.AddApplicationRequest | si.RemoveApplicationRequest
 NodeAnswer: TypeAlias = NodeAccepted | NodeRejected
 ApplicationAnswer: TypeAlias = ApplicationAccepted | ApplicationRejected
@@ -410,10 +409,12 @@ class ShimClient:
 
         The only answer is the decision: Allocated, Released, AskReleased or AskRejected.
         """
-        if self.generation is Generation.G2:
-            await self._queue_entries(self._allocations, (ask.to_g2() for ask in asks))
-        else:
-            await self._queue_entries(self._allocations, (ask.to_g3() for ask in asks))
+        await self.send_allocations(encode_ask(ask, self.generation) for ask in asks)
+
+    async def send_allocations(self, entries: Iterable[AllocationEntry]) -> None:
+        """Send entries of any kind in the given order. Those of one call share a request if its size and the order of
+        its lists allow that."""
+        await self._queue_entries(self._allocations, entries)
 
     async def report_allocations(self, allocations: Iterable[si.Allocation]) -> None:
         """Report tasks that run already, or foreign allocations. The core confirms new ones with Allocated."""
@@ -421,36 +422,15 @@ class ShimClient:
 
     async def withdraw_asks(self, keys: Iterable[tuple[str, str]], *, partition: str = "") -> None:
         """Withdraw pending asks, given as (application ID, key). The core does not answer."""
-        if self.generation is Generation.G2:
-            await self._queue_entries(
-                self._allocations,
-                (
-                    si.AllocationAskRelease(
-                        partitionName=partition,
-                        applicationID=application_id,
-                        allocationKey=key,
-                        terminationType=si.STOPPED_BY_RM,
-                    )
-                    for application_id, key in keys
-                ),
-            )
-        else:
-            await self.release(
-                self.release_of(application_id, key, si.STOPPED_BY_RM, partition=partition)
-                for application_id, key in keys
-            )
+        await self.send_allocations(
+            encode_withdrawal(self.generation, application_id, key, partition=partition) for application_id, key in keys
+        )
 
     def release_of(
         self, application_id: str, key: str, termination: si.TerminationType.ValueType, *, partition: str = ""
     ) -> si.AllocationRelease:
         """Returns the release of one allocation, with the names that the client's generation uses for it."""
-        return si.AllocationRelease(
-            partitionName=partition,
-            applicationID=application_id,
-            allocationKey=key,
-            allocationID=f"{key}-0" if self.generation is Generation.G2 else "",
-            terminationType=termination,
-        )
+        return make_release(self.generation, application_id, key, termination, partition=partition)
 
     async def release(self, releases: Iterable[si.AllocationRelease]) -> None:
         """End allocations (STOPPED_BY_RM, which the core answers with Released), or confirm releases that the core

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable
 
 
@@ -24,6 +25,11 @@ class SimulatedClock:
     def now_s(self) -> float:
         """The simulated seconds since the start."""
         return self.real_s * self._speed
+
+    @property
+    def wall_ns(self) -> int:
+        """The time of this machine's clock, which that of the core is taken to show too."""
+        return time.time_ns()
 
     def call_later(self, delay_s: float, callback: Callable[[], None]) -> None:
         """Run *callback* in *delay_s* simulated seconds. ``timers`` is the number of pending calls."""

@@ -7,7 +7,7 @@ from typing import Final
 
 from kornel.shim_mock.cluster import SimulatedCluster
 from kornel.shim_mock.expectations import Expectation, Kind, Verdict
-from kornel.shim_mock.lifecycle import TaskState
+from kornel.shim_mock.model.lifecycle import TaskState
 from kornel.shim_mock.quantities import describe_amounts, describe_share
 from kornel.v1 import status_pb2
 

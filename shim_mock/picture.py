@@ -10,7 +10,7 @@ from typing import Final
 from xml.sax.saxutils import escape
 
 from kornel.shared.visible import write_visibly
-from kornel.shim_mock.accounts import Accounts, Sample
+from kornel.shim_mock.model.accounts import Accounts, Sample
 
 WIDTH: Final = 960
 LEFT, RIGHT, TOP, BOTTOM = 70, 20, 76, 46

@@ -6,8 +6,6 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import partial
-from itertools import groupby
 from typing import Final, TypeAlias
 
 from kornel.shim_client import CallFailed, Credentials, ResyncRequired, ShimClient, ShimClientError
@@ -100,15 +98,15 @@ class _Run:
         self._judge = Judge(scenario.expectations, self._cluster)
         self._progress = progress
         self._heard = asyncio.Event()
-        self._unplayed = 1
 
     async def play(self, afterwards: Callable[[RunResult], Coroutine[None, None, None]] | None) -> RunResult:
         timed_out = False
         if any(application.on_notice is not None for application in self._scenario.applications):
-            await self._client.attach_callbacks(NoticeHandler(self._cluster))
+            await self._client.attach_callbacks(NoticeHandler(self._cluster, self._clock))
         async with asyncio.TaskGroup() as group:
             background = [group.create_task(self._stay_registered(group)), group.create_task(self._cluster.send())]
-            story = group.create_task(self._submit_group(group))
+            self._cluster.begin()
+            late = group.create_task(self._play_late())
             try:
                 async with asyncio.timeout(self._scenario.timeout_s):
                     await self._wait_until_rest()
@@ -122,7 +120,7 @@ class _Run:
             self._progress = None
             if afterwards is not None:
                 await afterwards(result)
-            for task in (story, *background):
+            for task in (late, *background):
                 task.cancel()
         return result
 
@@ -159,52 +157,14 @@ class _Run:
             if self._progress is not None:
                 self._progress(self._cluster, self._clock)
 
-    async def _submit_group(self, group: asyncio.TaskGroup) -> None:
-        """Send nodes and applications in their order of time."""
-        nodes = sorted(self._scenario.nodes, key=lambda entry: entry.at_s)
-        first = [entry for entry in nodes if entry.at_s == 0]
-        await self._cluster.create_nodes(first)
-        for at_s, later in groupby(nodes[len(first) :], key=lambda entry: entry.at_s):
-            self._play_at(group, at_s, partial(self._cluster.create_nodes, list(later)))
-        for change in self._scenario.changes:
-            if not change.after_quiet:
-                self._play_at(group, change.at_s, partial(self._cluster.reconfigure, change))
-        changes = [change for change in self._scenario.changes if change.after_quiet]
-        last = [entry for entry in self._scenario.applications if entry.after_quiet]
-        timed = [entry for entry in self._scenario.applications if not entry.after_quiet]
-        timed.sort(key=lambda entry: entry.at_s)
-        for at_s, together in groupby(timed, key=lambda entry: entry.at_s):
-            self._play_at(group, at_s, partial(self._cluster.add_applications, list(together)))
-        if changes or last:
-            await self._wait_until_quiet()
-        for change in changes:
-            await self._cluster.reconfigure(change)
-        if last:
-            await self._cluster.add_applications(last)
-        self._unplayed -= 1
-        self._heard.set()
-
-    def _play_at(self, group: asyncio.TaskGroup, at_s: float, act: Callable[[], Coroutine[None, None, None]]) -> None:
-        """Call *act* at the simulated time *at_s*."""
-        self._unplayed += 1
-
-        async def play() -> None:
-            await act()
-            self._unplayed -= 1
-            self._heard.set()
-
-        def start() -> None:
-            group.create_task(play())
-
-        self._clock.call_at(at_s, start)
-
-    async def _wait_until_quiet(self) -> None:
-        """Wait until the core has sent nothing for the settling time, and no further asks are due to be sent."""
-        while True:
+    async def _play_late(self) -> None:
+        """Play what waits until the core has sent nothing for the settling time, and no further asks are due."""
+        while self._cluster.late:
             rest_s = self._cluster.last_activity_s + self._scenario.settle_s - self._clock.real_s
-            if self._unplayed <= 1 and not self._cluster.arriving and rest_s <= 0 and self._registration.in_sync:
-                return
-            await self._wait_for_change(max(rest_s, 0.05))
+            if self._cluster.all_sent and rest_s <= 0 and self._registration.in_sync:
+                self._cluster.play_late()
+            else:
+                await self._wait_for_change(max(rest_s, 0.05))
 
     async def _wait_until_rest(self) -> None:
         """Wait until nothing can happen any more, or the scenario's duration is over."""
@@ -212,7 +172,8 @@ class _Run:
             if self._scenario.duration_s is not None and self._clock.now_s >= self._scenario.duration_s:
                 return
             rest_s = self._cluster.last_activity_s + self._scenario.settle_s - self._clock.real_s
-            idle = not self._unplayed and not self._clock.timers and rest_s <= 0
+            sent = self._cluster.all_sent and not self._cluster.late
+            idle = sent and not self._clock.timers and rest_s <= 0
             if idle and self._registration.in_sync and not self._judge.undecided:
                 return
             await self._wait_for_change(self._pause_s(rest_s))

@@ -66,13 +66,15 @@ class TraceNode:
 
 @dataclass(frozen=True, slots=True)
 class TracePod:
-    """One pod, with amounts in base units. *created* is in seconds of the trace."""
+    """One pod, with amounts in base units. *created* is in seconds of the trace. *ran_s* is how long it ran once it was
+    scheduled, in seconds; None: the trace does not say when it ended."""
 
     name: str
     resources: Mapping[str, int]
     queue: str
     created: int
     devices: Devices | None = None
+    ran_s: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +133,7 @@ def trace_scenario(trace: Trace, inflation: Inflation = Inflation(), *, name: st
         description="over-quota work fills the cluster, latency work takes its guarantee back",
         config=config,
         queues=read_queues(config),
-        nodes=tuple(_make_node_groups(trace.nodes)),
+        nodes=tuple(make_node_groups(trace.nodes)),
         applications=(
             *_make_applications(repeated, after_quiet=False, arrival_s=0.0),
             *_make_applications([(pod.name, pod) for pod in latency], after_quiet=True, arrival_s=arrival_s),
@@ -201,7 +203,8 @@ def _alike(pod: TracePod, place: float) -> tuple[object, ...]:
     return (id(pod.resources), pod.devices, place)
 
 
-def _make_node_groups(nodes: Iterable[TraceNode]) -> Iterator[NodeGroup]:
+def make_node_groups(nodes: Iterable[TraceNode]) -> Iterator[NodeGroup]:
+    """Yields each of *nodes* as a group of its own."""
     for node in nodes:
         yield NodeGroup(
             name=node.name,
@@ -350,12 +353,14 @@ def _read_pod(row: _Row, shapes: dict[tuple[int, ...], dict[str, int]]) -> Trace
     before = len(row.findings.problems)
     queue = row.parse("qos", _queue_of, LATENCY)
     created = row.parse("creation_time", partial(quantities.parse_integer, least=0, most=INT64_MAX), 0)
-    for column in ("deletion_time", "scheduled_time"):
-        if row.texts[column]:
-            row.amount(column, INT64_MAX)
+    deleted, scheduled = (
+        row.amount(column, INT64_MAX) if row.texts[column] else None for column in ("deletion_time", "scheduled_time")
+    )
+    ran_s = max(0, deleted - (created if scheduled is None else scheduled)) if deleted is not None else None
     if not resources and len(row.findings.problems) == before:
         row.findings.add(row.line, "cpu_milli", "the pod asks for nothing")
-    return TracePod(row.texts["name"], resources, queue, created, _wanted_devices(number, milli, row.texts["gpu_spec"]))
+    devices = _wanted_devices(number, milli, row.texts["gpu_spec"])
+    return TracePod(row.texts["name"], resources, queue, created, devices, ran_s)
 
 
 def _wanted_devices(number: int, milli: int, models: str) -> Devices | None:

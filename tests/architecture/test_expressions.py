@@ -14,7 +14,7 @@ from tests.architecture.trees import list_nodes
 from tests.pumping import METHODS, find_slow_text
 
 ROOT = Path(__file__).parents[2]
-PACKAGES = ("core", "cli", "shared", "shim_client", "shim_mock", "shim_local", "conformance")
+PACKAGES = ("core", "cli", "shared", "shim_client", "shim_mock", "shim_local", "conformance", "simulate")
 FINDING = {"sub": "finditer", "subn": "finditer", "split": "finditer", "findall": "finditer"}
 """Methods that go on until the end of the text, by the one that shows what they cost."""
 

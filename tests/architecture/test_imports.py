@@ -79,7 +79,7 @@ OUTSIDE_WORLD = {
 CALENDAR = {"core.telling.encoding.values": {"datetime"}}
 """Which modules write times as text, for which they need the calendar and no clock."""
 
-OURS = ("core", "cli", "shared", "shim_client", "shim_mock", "shim_local", "conformance", "si")
+OURS = ("core", "cli", "shared", "shim_client", "shim_mock", "shim_local", "conformance", "simulate", "si")
 """Folders that are packages below ``kornel``: one that were imported by its short name would be loaded twice."""
 
 _OURS = f"(?:{'|'.join(OURS)})"
@@ -170,6 +170,25 @@ def test_domain_uses_only_the_standard_library() -> None:
 def test_every_module_is_in_a_folder() -> None:
     """Then the folders above have all of them."""
     assert [path.name for path in (ROOT / "core").glob("*.py")] == ["__init__.py"]
+
+
+def test_nobody_knows_the_simulator() -> None:
+    """It plays the model on the engine; neither knows, nor does anybody else."""
+    for package in OURS[:-1]:
+        for module, path in modules(package):
+            strays = [name for name in imports(path) if within(name, "simulate")]
+            assert package == "simulate" or not strays, module
+
+
+def test_the_model_of_a_cluster_knows_no_time_and_no_wire() -> None:
+    """It asks its agenda what time it is, and its adapters send for it."""
+    outside = (OUTSIDE_WORLD - {"random"}) | {"kornel.cli"}
+    within_mock = {"model", "scenario", "queues"}
+    for module, path in modules("shim_mock/model"):
+        names = imports(path)
+        assert not {name for name in names if name.split(".")[0] in outside}, module
+        ours = [name.split(".")[1] for name in names if within(name, "shim_mock")]
+        assert set(ours) <= within_mock, module
 
 
 @pytest.mark.parametrize("package", WIRE_ONLY)

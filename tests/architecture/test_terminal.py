@@ -28,7 +28,10 @@ WRITING = {
 VISIBLY = {"write_visibly", "_write_lines", "_plain", "as_json"}
 
 COMMANDS = sorted(
-    path for folder in ("cli", "core/commands") for path in (ROOT / folder).rglob("*.py") if path not in (WRITER, ENTRY)
+    path
+    for folder in ("cli", "core/commands", "simulate")
+    for path in (ROOT / folder).rglob("*.py")
+    if path not in (WRITER, ENTRY)
 )
 PROGRAMS = sorted(
     path

@@ -9,7 +9,10 @@ from pathlib import Path
 from kornel.conformance.rules import PAGES, Page, UnknownRule, read_page
 
 ROOT = Path(__file__).resolve().parents[2]
-CITING = ("core", "cli", "shared", "conformance", "shim_client", "shim_mock", "shim_local", "proto", "tests", "docs")
+CITING = (
+    *("core", "cli", "shared", "conformance", "shim_client", "shim_mock", "shim_local", "simulate", "proto"),
+    *("tests", "docs"),
+)
 SUFFIXES = frozenset({".py", ".md", ".proto", ".txt", ".cases", ".yaml"})
 LINE_BREAK = re.compile(r"\n[ \t]*(?:#|//|>)?[ \t]*")
 

@@ -45,10 +45,11 @@ async def steered() -> AsyncIterator[Core]:
         yield core
 
 
-async def advance(core: Core, by_ns: int) -> int:
+async def advance(core: Core, by_ns: int, *, until_told: bool = False) -> int:
     """Time after moving on by *by_ns*."""
     stub = test_clock_pb2_grpc.TestClockServiceStub(core.channel)
-    answer = await stub.AdvanceClock(test_clock_pb2.AdvanceClockRequest(by_ns=by_ns), timeout=4 * PATIENCE_S)
+    request = test_clock_pb2.AdvanceClockRequest(by_ns=by_ns, until_told=until_told)
+    answer = await stub.AdvanceClock(request, timeout=4 * PATIENCE_S)
     return int(answer.now_ns)
 
 
@@ -102,6 +103,17 @@ async def test_every_timer_on_the_way_sees_its_own_time(steered: Core) -> None:
         ("Completed", 30 * SECOND_NS),
         ("Expired", 30 * SECOND_NS + 3 * DAY_NS),
     ]
+
+
+async def test_the_clock_stops_when_the_core_speaks(steered: Core) -> None:
+    """With until_told it stands at the first timer that tells the shim something, and then at the next."""
+    async with Conversation.open(steered.scheduler.UpdateApplication()) as applications:
+        await finished_application(steered, applications)
+        start_ns = await advance(steered, 0)
+        stops = [await advance(steered, 9 * DAY_NS, until_told=True) - start_ns for _ in range(3)]
+        updated = await applications.entries(2)
+    assert stops == [30 * SECOND_NS, 30 * SECOND_NS + 3 * DAY_NS, 30 * SECOND_NS + 12 * DAY_NS]
+    assert [entry.stateTransitionTimestamp - start_ns for entry in updated] == stops[:2]
 
 
 async def test_timers_closer_than_a_millisecond_keep_apart(steered: Core) -> None:

@@ -134,6 +134,10 @@ def commands(file: Path, folder: Path) -> dict[str, list[Sequence[str]]]:
         "journal prune": [[journal]],
         "journal copy": [[journal, journal], [journal, str(Path(journal).with_name("copy.db"))]],
         "replay": [[journal, "--verify"]],
+        "simulate": [
+            ["--workload", workload, "--queues", path, "--hours", "0.1", "--nodes", "1", "--out", str(folder / "out")]
+            for workload in ("generated", "none" + BAD)
+        ],
         "queue show": [["root.a"], ["none" + BAD]],
         "user show": [["ann"], ["none" + BAD]],
         "what-if ask": [
@@ -244,7 +248,7 @@ async def write_journal(path: Path) -> None:
 
 async def kornel(core: Core, command: str, arguments: Sequence[str], *options: str) -> Result:
     words = command.split()
-    if words[0] not in {"security", "journal", "replay"} and command != "config check":
+    if words[0] not in {"security", "journal", "replay", "simulate"} and command != "config check":
         options = (*options, "--grpc", core.address)
     return await asyncio.to_thread(CliRunner().invoke, app, [*words, *arguments, *options])
 

@@ -256,7 +256,7 @@ def test_nothing_comes_from_the_checkout(installed: Environment) -> None:
     metadata say."""
     lines = [
         "import sys, kornel.core, kornel.cli, kornel.shared, kornel.shim_client, kornel.shim_mock",
-        "import kornel.shim_local, kornel.conformance",
+        "import kornel.shim_local, kornel.conformance, kornel.simulate",
         "import kornel.si.v1.si_pb2_grpc, kornel.v1.configuration_pb2_grpc, kornel.v1.status_pb2_grpc",
         "from importlib.metadata import version",
         "loaded = [m.__file__ for m in list(sys.modules.values()) if getattr(m, '__file__', None)]",

@@ -132,6 +132,8 @@ class CallbackBoard:
         """The streams that are attached, in the order in which they were attached."""
         self._dump_number = 0
         self._dumps: dict[int, tuple[CallbackStream, asyncio.Future[str]]] = {}
+        self.delivered = 0
+        """The number of times that there was something new for a stream to tell, besides events."""
         self.times = CallbackTimes(latency)
         """The times that the shim takes to answer."""
         self.on_change: Callable[[], None] = lambda: None
@@ -242,6 +244,7 @@ class CallbackBoard:
                 stream.not_placed.append(effect)
                 news = True
         if news:
+            self.delivered += 1
             self._trim_backlog(stream)
             stream.wake_writer()
 

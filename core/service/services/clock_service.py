@@ -39,12 +39,20 @@ class TestClockService(Service):
             if target_ns > LATEST_NS:
                 raise InvalidRequest(f"by_ns is {request.by_ns}: no timestamp can carry a time after the year 2262")
             await self._managers.wait_until_idle()
+            before = self._count_responses()
             while (due_ns := self._clock.next_call_ns()) is not None and due_ns <= target_ns:
                 self._move_to(due_ns)
                 await self._managers.wait_until_idle()
+                if request.until_told and self._count_responses() != before:
+                    return pb.AdvanceClockResponse(now_ns=self._clock.now_ns())
             self._move_to(target_ns)
             await self._managers.wait_until_idle()
             return pb.AdvanceClockResponse(now_ns=self._clock.now_ns())
+
+    def _count_responses(self) -> list[tuple[int, ...]]:
+        """Returns how many responses, and changes of what callback streams have to say, there were so far."""
+        places = self._managers.places
+        return [(*place.switchboard.count_entered(), place.callbacks.delivered) for place in places]
 
     def _move_to(self, at_ns: int) -> None:
         self._clock.advance(max(0, at_ns - self._clock.now_ns()))

@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1akornel/v1/test_clock.proto\x12\tkornel.v1\"$\n\x13\x41\x64vanceClockRequest\x12\r\n\x05\x62y_ns\x18\x01 \x01(\x03\"&\n\x14\x41\x64vanceClockResponse\x12\x0e\n\x06now_ns\x18\x01 \x01(\x03\x32\x63\n\x10TestClockService\x12O\n\x0c\x41\x64vanceClock\x12\x1e.kornel.v1.AdvanceClockRequest\x1a\x1f.kornel.v1.AdvanceClockResponseB\x14Z\x12kornel/v1;kornelv1b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1akornel/v1/test_clock.proto\x12\tkornel.v1\"8\n\x13\x41\x64vanceClockRequest\x12\r\n\x05\x62y_ns\x18\x01 \x01(\x03\x12\x12\n\nuntil_told\x18\x02 \x01(\x08\"&\n\x14\x41\x64vanceClockResponse\x12\x0e\n\x06now_ns\x18\x01 \x01(\x03\x32\x63\n\x10TestClockService\x12O\n\x0c\x41\x64vanceClock\x12\x1e.kornel.v1.AdvanceClockRequest\x1a\x1f.kornel.v1.AdvanceClockResponseB\x14Z\x12kornel/v1;kornelv1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -33,9 +33,9 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['DESCRIPTOR']._loaded_options = None
   _globals['DESCRIPTOR']._serialized_options = b'Z\022kornel/v1;kornelv1'
   _globals['_ADVANCECLOCKREQUEST']._serialized_start=41
-  _globals['_ADVANCECLOCKREQUEST']._serialized_end=77
-  _globals['_ADVANCECLOCKRESPONSE']._serialized_start=79
-  _globals['_ADVANCECLOCKRESPONSE']._serialized_end=117
-  _globals['_TESTCLOCKSERVICE']._serialized_start=119
-  _globals['_TESTCLOCKSERVICE']._serialized_end=218
+  _globals['_ADVANCECLOCKREQUEST']._serialized_end=97
+  _globals['_ADVANCECLOCKRESPONSE']._serialized_start=99
+  _globals['_ADVANCECLOCKRESPONSE']._serialized_end=137
+  _globals['_TESTCLOCKSERVICE']._serialized_start=139
+  _globals['_TESTCLOCKSERVICE']._serialized_end=238
 # @@protoc_insertion_point(module_scope)

@@ -23,16 +23,22 @@ class AdvanceClockRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     BY_NS_FIELD_NUMBER: _builtins.int
+    UNTIL_TOLD_FIELD_NUMBER: _builtins.int
     by_ns: _builtins.int
     """Nanoseconds to move on, at least 0."""
+    until_told: _builtins.bool
+    """Stop at the first time at which the core has something to tell a shim: a response, a question or a notice. What it
+    tells at the time at which the clock stands now does not count.
+    """
     def __init__(
         self,
         *,
         by_ns: _builtins.int = ...,
+        until_told: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["by_ns", b"by_ns"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["by_ns", b"by_ns", "until_told", b"until_told"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

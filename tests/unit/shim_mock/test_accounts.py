@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kornel.shim_mock.accounts import Accounts, BelowGuarantee
+from kornel.shim_mock.model.accounts import Accounts, BelowGuarantee
 from kornel.shim_mock.queues import QueueLimits, ancestors, read_queues
 
 ONE = {"vcore": 1000}

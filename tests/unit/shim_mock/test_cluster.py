@@ -15,13 +15,16 @@ import pytest
 from kornel.shim_client import PreemptionNotice, ShimClient
 from kornel.shim_mock.clock import SimulatedClock
 from kornel.shim_mock.cluster import SimulatedCluster
-from kornel.shim_mock.lifecycle import TaskState
-from kornel.shim_mock.notices import TOO_LATE_S, NoticeHandler
+from kornel.shim_mock.model.lifecycle import TaskState
+from kornel.shim_mock.model.notices import TOO_LATE_S
+from kornel.shim_mock.notices import NoticeHandler
 from kornel.shim_mock.scenario import Scenario
 from kornel.si.v1 import si_pb2 as si
 from tests import waiting
 from tests.unit.shim_client.fake_core import FakeCore, serving
 from tests.unit.shim_mock.scenarios import small
+
+Decide = Callable[[si.AllocationRequest], si.AllocationResponse | None]
 
 ONE_TASK = ("        count: 2\n        resources: {vcore: 1", "        count: 1\n        resources: {vcore: 1")
 
@@ -87,9 +90,9 @@ def place_everything(request: si.AllocationRequest) -> si.AllocationResponse | N
 
 
 @asynccontextmanager
-async def bench(scenario: Scenario) -> AsyncIterator[Bench]:
+async def bench(scenario: Scenario, decide: Decide = place_everything) -> AsyncIterator[Bench]:
     core = FakeCore()
-    core.decide = place_everything
+    core.decide = decide
     async with serving(core) as address, ShimClient(address, "rm-1", generation=scenario.generation) as client:
         await client.register(config=scenario.config)
         clock = SteppedClock(scenario.speed)
@@ -100,8 +103,8 @@ async def bench(scenario: Scenario) -> AsyncIterator[Bench]:
                 cluster.handle_update(update)
 
         tasks = [asyncio.create_task(hear()), asyncio.create_task(cluster.send())]
-        await cluster.create_nodes(scenario.nodes)
-        await cluster.add_applications(scenario.applications)
+        cluster.create_nodes(scenario.nodes)
+        cluster.add_applications(scenario.applications)
         yield Bench(core, cluster, clock)
         for task in tasks:
             task.cancel()
@@ -215,7 +218,7 @@ async def test_an_application_that_answers_a_notice_ends_other_tasks() -> None:
     async with bench(small(("queue: root.batch", "queue: root.batch\n    onNotice: release"))) as at:
         await until(at.cluster, TaskState.RUNNING, 2)
         notice = PreemptionNotice(1, "", "job", 1, (), ("job-worker-0",), {"vcore": 1000}, 0, "monitor", "")
-        handler = NoticeHandler(at.cluster)
+        handler = NoticeHandler(at.cluster, at.clock)
         await handler.preemption_notice(notice)
         await at.core.until(lambda: at.core.releases)
         assert [release.allocationKey for release in at.core.releases] == ["job-worker-1"]
@@ -230,7 +233,7 @@ async def test_an_application_that_ignores_a_notice_ends_nothing() -> None:
     async with bench(small(("queue: root.batch", "queue: root.batch\n    onNotice: ignore"))) as at:
         await until(at.cluster, TaskState.RUNNING, 2)
         notice = PreemptionNotice(1, "", "job", 1, (), ("job-worker-0",), {"vcore": 1000}, 0, "monitor", "")
-        await NoticeHandler(at.cluster).preemption_notice(notice)
+        await NoticeHandler(at.cluster, at.clock).preemption_notice(notice)
     assert at.cluster.accounts.queues["root.batch"].noticed == 1
     assert at.cluster.count_tasks()[TaskState.RUNNING] == 2
 
@@ -240,7 +243,7 @@ async def test_an_application_that_saves_its_work_says_so() -> None:
     async with bench(small(("queue: root.batch", "queue: root.batch\n    onNotice: checkpoint"))) as at:
         await until(at.cluster, TaskState.RUNNING, 2)
         notice = PreemptionNotice(1, "", "job", 1, ("job-worker-0",), (), {}, 0, "monitor", "")
-        reply = await NoticeHandler(at.cluster).preemption_notice(notice)
+        reply = await NoticeHandler(at.cluster, at.clock).preemption_notice(notice)
     assert reply is not None
     assert list(reply.checkpoints) == ["job-worker-0"]
     assert at.cluster.count_tasks()[TaskState.RUNNING] == 2
@@ -251,7 +254,7 @@ async def test_an_application_that_answers_too_late_does_so_after_the_deadline()
     async with bench(small(("queue: root.batch", "queue: root.batch\n    onNotice: late"))) as at:
         await until(at.cluster, TaskState.RUNNING, 2)
         notice = PreemptionNotice(1, "", "job", 1, (), ("job-worker-0",), {"vcore": 1000}, 0, "monitor", "")
-        await NoticeHandler(at.cluster).preemption_notice(notice)
+        await NoticeHandler(at.cluster, at.clock).preemption_notice(notice)
         at.clock.advance(TOO_LATE_S * at.cluster.scenario.speed * 0.99)
         assert at.cluster.count_tasks()[TaskState.RUNNING] == 2
         at.clock.advance(TOO_LATE_S * at.cluster.scenario.speed * 0.01)
@@ -366,25 +369,10 @@ async def test_a_stranded_queue_is_told_from_one_that_could_be_helped() -> None:
     async with bench(small()) as at:
         await until(at.cluster, TaskState.RUNNING, 2)
         assert at.cluster.is_stranded("root.batch")
-    core = FakeCore()
-
-    def place_first(request: si.AllocationRequest) -> si.AllocationResponse | None:
-        first = [ask.allocationKey for ask in request.allocations if ask.allocationKey == "job-worker-0"]
-        return si.AllocationResponse(new=[si.Allocation(allocationKey=key, nodeID="node-0") for key in first])
-
-    core.decide = place_first
-    async with serving(core) as address, ShimClient(address, "rm-1") as client:
-        await client.register()
-        cluster = SimulatedCluster(scenario, client, SteppedClock(1000))
-        sender = asyncio.create_task(cluster.send())
-        await cluster.create_nodes(scenario.nodes)
-        await cluster.add_applications(scenario.applications)
-        await core.until(lambda: len(core.asks) == 2)
-        assert not cluster.is_stranded("root.batch")
-        async for update in client.updates():
-            cluster.handle_update(update)
-            if cluster.count_tasks()[TaskState.RUNNING]:
-                break
-        assert cluster.is_stranded("root.batch")
-        sender.cancel()
-        await asyncio.wait([sender])
+    async with bench(scenario, decide=lambda _: None) as at:
+        await at.core.until(lambda: len(at.core.asks) == 2)
+        assert not at.cluster.is_stranded("root.batch")
+        placed = si.Allocation(allocationKey="job-worker-0", nodeID="node-0")
+        await at.core.say("allocation", si.AllocationResponse(new=[placed]))
+        await until(at.cluster, TaskState.RUNNING, 1)
+        assert at.cluster.is_stranded("root.batch")

@@ -17,7 +17,7 @@ from kornel.shim_mock.database import find_programs
 from kornel.shim_mock.demo import CoreFailed, page_address, running_core, wait_for_interrupt
 from kornel.shim_mock.failover import demonstrate_failover
 from kornel.shim_mock.generate import generate_trace
-from kornel.shim_mock.lifecycle import TaskState
+from kornel.shim_mock.model.lifecycle import TaskState
 from kornel.shim_mock.run import RunResult, run_scenario
 from kornel.shim_mock.scenario import load_scenario, parse_scenario
 from tests.prepared import python

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from kornel.shim_client import Device, Devices
-from kornel.shim_mock.devices import DeviceBooks
 from kornel.shim_mock.documents import InputError
+from kornel.shim_mock.model.devices import DeviceBooks
 from kornel.shim_mock.scenario import parse_scenario
 
 SCENARIO = """

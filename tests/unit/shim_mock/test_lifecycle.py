@@ -6,7 +6,7 @@ from itertools import product
 
 import pytest
 
-from kornel.shim_mock.lifecycle import HOLDING, TRANSITIONS, IllegalTransition, TaskEvent, TaskState, next_state
+from kornel.shim_mock.model.lifecycle import HOLDING, TRANSITIONS, IllegalTransition, TaskEvent, TaskState, next_state
 
 
 @pytest.mark.parametrize(("state", "event"), list(product(TaskState, TaskEvent)))

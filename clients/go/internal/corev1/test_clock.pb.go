@@ -27,7 +27,10 @@ const (
 type AdvanceClockRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Nanoseconds to move on, at least 0.
-	ByNs          int64 `protobuf:"varint,1,opt,name=by_ns,json=byNs,proto3" json:"by_ns,omitempty"`
+	ByNs int64 `protobuf:"varint,1,opt,name=by_ns,json=byNs,proto3" json:"by_ns,omitempty"`
+	// Stop at the first time at which the core has something to tell a shim: a response, a question or a notice. What it
+	// tells at the time at which the clock stands now does not count.
+	UntilTold     bool `protobuf:"varint,2,opt,name=until_told,json=untilTold,proto3" json:"until_told,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -67,6 +70,13 @@ func (x *AdvanceClockRequest) GetByNs() int64 {
 		return x.ByNs
 	}
 	return 0
+}
+
+func (x *AdvanceClockRequest) GetUntilTold() bool {
+	if x != nil {
+		return x.UntilTold
+	}
+	return false
 }
 
 // The time it is now.
@@ -119,9 +129,11 @@ var File_kornel_v1_test_clock_proto protoreflect.FileDescriptor
 
 const file_kornel_v1_test_clock_proto_rawDesc = "" +
 	"\n" +
-	"\x1akornel/v1/test_clock.proto\x12\tkornel.v1\"*\n" +
+	"\x1akornel/v1/test_clock.proto\x12\tkornel.v1\"I\n" +
 	"\x13AdvanceClockRequest\x12\x13\n" +
-	"\x05by_ns\x18\x01 \x01(\x03R\x04byNs\"-\n" +
+	"\x05by_ns\x18\x01 \x01(\x03R\x04byNs\x12\x1d\n" +
+	"\n" +
+	"until_told\x18\x02 \x01(\bR\tuntilTold\"-\n" +
 	"\x14AdvanceClockResponse\x12\x15\n" +
 	"\x06now_ns\x18\x01 \x01(\x03R\x05nowNs2c\n" +
 	"\x10TestClockService\x12O\n" +

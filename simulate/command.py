@@ -1,0 +1,89 @@
+"""Command ``kornel simulate``: what configurations would make of a workload."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from threading import current_thread, main_thread
+from typing import Annotated, Final
+
+import typer
+
+from kornel.cli.options import refuse_input, report_failure
+from kornel.cli.terminal import echo_text, print_error
+from kornel.shim_mock.documents import InputError
+from kornel.simulate.comparing import Comparer, RunRow
+from kornel.simulate.report import SUMMARY, describe_comparison, write_report
+from kornel.simulate.simulated_core import ConfigurationRefused, SimulationFailed
+from kornel.simulate.workloads import GENERATED, Generation, WorkloadError, open_workload
+
+EXIT_INTERRUPTED: Final = 130
+
+
+def simulate(
+    workload: Annotated[
+        str,
+        typer.Option("--workload", metavar="WHAT", help=f"A scenario file, the folder of a trace, or {GENERATED!r}."),
+    ],
+    queues: Annotated[
+        list[Path],
+        typer.Option("--queues", metavar="FILE", help="A queue configuration; repeatable, to compare with the first."),
+    ],
+    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Folder for the report.")],
+    seeds: Annotated[int, typer.Option(min=1, max=1_000, help="Runs of each configuration, with seeds 1, 2, …")] = 1,
+    hours: Annotated[float, typer.Option(min=0.01, max=10_000, help="Of a generated workload: its length.")] = 24.0,
+    nodes: Annotated[int, typer.Option(min=1, max=100_000, help="Of a generated workload: nodes of 64 cores.")] = 20,
+    load: Annotated[
+        float, typer.Option(min=0.01, max=100, help="Of a generated workload: demand as a share of all cores.")
+    ] = 1.0,
+) -> None:
+    """Play a workload under queue configurations, on the scheduler itself and in virtual time, and compare them.
+
+    Ctrl-C ends it with a report on the runs that are finished.
+    """
+    try:
+        opened = open_workload(workload, Generation(hours, nodes, load))
+        configurations = _read_configurations(queues)
+        out.mkdir(parents=True, exist_ok=True)
+        comparer = Comparer(configurations, opened, seeds)
+
+        def note_run(row: RunRow) -> None:
+            write_report(out, comparer.comparison)
+            done, wanted = len(comparer.comparison.runs), comparer.comparison.wanted
+            print_error(f"{done} of {wanted}: {row.configuration}, seed {row.seed}")
+
+        write_report(out, comparer.comparison)
+        with _stop_at_interrupt(comparer):
+            comparer.run_all(note_run)
+    except (InputError, WorkloadError, ConfigurationRefused) as error:
+        raise refuse_input(error) from error
+    except OSError as error:
+        raise refuse_input(f"{error.filename}: {error.strerror}") from error
+    except SimulationFailed as error:
+        raise report_failure(error) from error
+    echo_text(describe_comparison(comparer.comparison) + f"\nThe figures are in {out}, this text as {SUMMARY}.\n")
+    if not comparer.comparison.complete:
+        raise typer.Exit(EXIT_INTERRUPTED)
+
+
+def _read_configurations(files: list[Path]) -> list[tuple[str, str]]:
+    """Returns the names of *files*, which have to differ, with their texts."""
+    found = [(str(path), path.read_text(encoding="utf-8")) for path in files]
+    if len({name for name, _ in found}) < len(found):
+        raise WorkloadError("a file is named twice by --queues")
+    return found
+
+
+@contextmanager
+def _stop_at_interrupt(comparer: Comparer) -> Iterator[None]:
+    """Has Ctrl-C stop *comparer* while the context lasts, instead of ending the program. Only the main thread can."""
+    if current_thread() is not main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGINT, lambda *_: comparer.stop())
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
