@@ -22,6 +22,7 @@ from kornel.core.model.queues import Queue
 from kornel.core.model.shapes import Pairs
 from kornel.core.model.users import Account
 from kornel.core.policies.guarantees import list_guarantees, project_usage
+from kornel.core.policies.user_limits import list_binding
 
 LEVELS: Final = 16
 """The number of levels of queues for which priorities count in the line, whether a leaf has so many or not."""
@@ -229,7 +230,7 @@ def may_pass(ask: Allocation, claim: Reservation | LimitClaim, dues: Dues, pairs
 
 def limits_of(ask: Allocation) -> list[Queue | Account]:
     """Returns all limits on amounts that bind *ask*: those of its user and group, then its queues."""
-    return [*ask.application.accounts, *ask.queue.lineage()]
+    return [*list_binding(ask), *ask.queue.lineage()]
 
 
 def find_savers(ask: Allocation, pairs: Pairs, mode: GuaranteeMode) -> Iterator[tuple[Queue | Account, LimitClaim]]:
@@ -244,6 +245,8 @@ def find_savers(ask: Allocation, pairs: Pairs, mode: GuaranteeMode) -> Iterator[
 def admits_beside(limit: Queue | Account, pairs: Pairs, claim: LimitClaim) -> bool:
     """Tells whether *pairs* fit under *limit* if what *claim* saves there counts as used."""
     kept = dict(claim.pairs)
+    if isinstance(limit, Account):
+        return limit.admits(pairs, kept)
     return limit.admits(tuple([(t, amount + kept.get(t, 0)) for t, amount in pairs]))
 
 

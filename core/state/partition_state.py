@@ -16,6 +16,7 @@ from kornel.core.model.allocations import SEPARATOR, Allocation, AskGroup, Reser
 from kornel.core.model.applications import Application
 from kornel.core.model.callbacks import Callbacks
 from kornel.core.model.domains import Topology
+from kornel.core.model.leaf_accounts import MoreShares
 from kornel.core.model.nodes import Node
 from kornel.core.model.orders.keyed_heap import KeyedHeap
 from kornel.core.model.orders.node_order import NodeOrder
@@ -115,7 +116,7 @@ class PartitionState:
         self.awake: Final[dict[WaitingRoom, Queue | Account | None]] = {}
         """The waiting rooms of which the first are tried, each with the limit below which they wait for room, or
         ``None`` if they wait for a node. Some may have gone to sleep again."""
-        self.gained: Final[list[Node | Queue | Account | FreedSlot]] = []
+        self.gained: Final[list[Node | Queue | Account | FreedSlot | MoreShares]] = []
         """The gains that the ledger has noted since waiters were last woken; empty between two commands or
         decisions."""
         self.waiting_for_node: Final[dict[str, Room]] = {}
@@ -145,7 +146,7 @@ class PartitionState:
 
         self.fair_terms_stale = True
         """Set when the size of the cluster has changed since the fair shares of queues were last computed."""
-        self.fair_terms_steps: Iterator[None] | None = None
+        self.fair_terms_steps: Iterator[Queue] | None = None
         """The computation of fair shares that is under way, some queues in each slice; ``None``: none is."""
         self.cleaning: Iterator[None] | None = None
         """The search for queues to remove that is under way, some in each slice; ``None``: none is."""

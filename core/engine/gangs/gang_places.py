@@ -152,10 +152,10 @@ def exceeded_limit(
         return NotPlaced(Unschedulable.APPLICATION_LIMIT, account=gate)
     pairs = add_up(members)
     if application.accounts:
-        account = user_limits.find_exceeded(application.accounts, pairs, claimed=True)
+        account = user_limits.find_exceeded_by(members, claimed=True)
         unclaimed = [ask for ask in members if not ask.triggered]
         if account is None and unclaimed:
-            account = user_limits.find_exceeded(application.accounts, add_up(unclaimed))
+            account = user_limits.find_exceeded_by(unclaimed)
         if account is not None:
             return NotPlaced(Unschedulable.USER_QUOTA, account=account)
     full = ledger.queue_path_admits(application.queue, pairs)

@@ -10,11 +10,12 @@ from kornel.core.model.allocations import Allocation, AskGroup, LimitClaim, Rese
 from kornel.core.model.applications import Application
 from kornel.core.model.claim_clocks import sum_missing
 from kornel.core.model.gang_units import GangUnit
+from kornel.core.model.leaf_accounts import MoreShares
 from kornel.core.model.nodes import Node
 from kornel.core.model.orders.waiting_rooms import WaitingRoom
 from kornel.core.model.queues import Queue
 from kornel.core.model.shapes import Shape, Vector, holds_pairs
-from kornel.core.model.users import Account
+from kornel.core.model.users import Account, AccountKind
 from kornel.core.policies.claim_order import (
     Dues,
     admits_beside,
@@ -47,6 +48,7 @@ def wake_waiting(state: PartitionState) -> None:
     gained = state.gained
     if not gained:
         return
+    shared: dict[Queue, None] = {}
     for what in gained:
         if isinstance(what, Node):
             wake_for_node(state, what)
@@ -54,9 +56,15 @@ def wake_waiting(state: PartitionState) -> None:
             wake_for_queue(state, what)
         elif isinstance(what, Account):
             wake_for_account(state, what)
+        elif isinstance(what, MoreShares):
+            shared[what.leaf] = None
         else:
             offer_slots(what.account)
     gained.clear()
+    for leaf in shared:
+        for account in leaf.accounts.values():
+            if account.kind is AccountKind.SHARE and account.parked:
+                _wake_for_share(state, account)
 
 
 def take_review_steps(state: PartitionState) -> Iterator[None]:
@@ -285,6 +293,17 @@ def wake_for_queue(state: PartitionState, queue: Queue) -> None:
             for waiter in list(queue.parked[shape]):
                 if isinstance(waiter, Reservation) and waiter.ask.triggered:
                     look_again(state, waiter)  # Its own claim may be what keeps the others back.
+
+
+def _wake_for_share(state: PartitionState, account: Account) -> None:
+    """Wakes the asks of a user who may have more of what users share. So may hundreds of others: if they took turns,
+    each decision would look at all of them."""
+    if account.saving is not None:
+        wake_for_account(state, account)
+        return
+    for shape, room in list(account.parked.items()):
+        for waiter in list(room) if account.admits(shape.pairs) else ():
+            _try_again(state, waiter)
 
 
 def wake_for_account(state: PartitionState, account: Account) -> None:
