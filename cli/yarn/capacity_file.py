@@ -76,6 +76,17 @@ def read_count(value: Value | None) -> int:
         raise ValueError(f"{value.where}: {value.strip()!r} is not a whole number") from None
 
 
+def read_number(value: Value | None) -> Fraction | None:
+    """Returns a number with a decimal point or without; ``None``: nothing is said. Raises ``ValueError`` for anything
+    else."""
+    if value is None or not value.strip():
+        return None
+    try:
+        return Fraction(value.strip())
+    except ValueError:
+        raise ValueError(f"{value.where}: {value.strip()!r} is not a number") from None
+
+
 def read_properties(text: str, file: object) -> dict[str, Value]:
     """Returns the properties in *text*, of *file*, by name. Raises ``ValueError`` if it is no configuration of
     Hadoop."""

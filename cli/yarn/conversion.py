@@ -9,7 +9,17 @@ from typing import Any, Final, NamedTuple
 
 import yaml
 
-from kornel.cli.yarn.capacity_file import PREFIX, Term, Value, YarnQueue, is_true, read_capacity, read_count, read_tree
+from kornel.cli.yarn.capacity_file import (
+    PREFIX,
+    Term,
+    Value,
+    YarnQueue,
+    is_true,
+    read_capacity,
+    read_count,
+    read_number,
+    read_tree,
+)
 from kornel.cli.yarn.placement import convert_mappings
 from kornel.cli.yarn.queue_amounts import Amounts, find_max, round_down, share_guarantee, write_amounts
 from kornel.cli.yarn.remarks import CONVERTED, find_advice
@@ -28,6 +38,8 @@ _MONITOR_KEYS: Final = {
 }
 _SWITCH: Final = re.compile("true|false")
 _NUMBER: Final = re.compile(r"[0-9]+(\.[0-9]+)?")
+_ORIGINATORS: Final = "maximum-am-resource-percent"
+_OF_LEAVES: Final = (_ORIGINATORS, "user-limit-factor", "minimum-user-limit-percent")
 _WHOLE: Final = {"": Term(Fraction(100), "%")}
 _SECOND: Final = "auto-queue-creation-v2"
 _TEMPLATES: Final = ("leaf-queue-template.", f"{_SECOND}.leaf-template.", f"{_SECOND}.template.")
@@ -108,6 +120,8 @@ class Conversion:
         ]
         if limits:
             root["limits"] = sorted(limits, key=lambda limit: limit["users"] == ["*"])
+        if part := read_number(self._others.get(_ORIGINATORS)):
+            root["properties"] = {**root.get("properties", {}), "originator.max": _write_percent(part)}
         for named in ("limits", "queues"):
             if named in root:
                 root[named] = root.pop(named)
@@ -175,8 +189,28 @@ class Conversion:
             properties["priority.offset"] = str(offset)
         if "disable_preemption" in keys:
             properties["preemption.policy"] = "disabled" if is_true(keys["disable_preemption"]) else "default"
+        if leaf:
+            properties |= self._convert_limits(path, keys)
+        else:
+            for key in _OF_LEAVES:
+                if keys.get(key, "").strip():
+                    self._note(path, f"{key} = {keys[key].strip()}", "left out: in YARN it binds no queue below")
         if properties:
             found["properties"] = properties
+        return found
+
+    def _convert_limits(self, path: str, keys: Mapping[str, Value]) -> dict[str, str]:
+        """Returns the limits of originators and users in a leaf, as properties."""
+        found: dict[str, str] = {}
+        part, factor, least = (read_number(keys.get(key)) for key in _OF_LEAVES)
+        if part is not None:
+            found["originator.max"] = _write_percent(part)
+        if factor is not None and factor > 0:
+            found["user-limit-factor"] = _write_decimal(factor)
+        if least is not None:
+            found["minimum-user-limit-percent"] = str(int(least))
+            if least % 1:
+                self._note(path, f"minimum-user-limit-percent = {float(least):g}", "rounded down: whole ones only")
         return found
 
     def _convert_template(self, queue: YarnQueue, guaranteed: Amounts, most: Amounts, running: int) -> dict[str, Any]:
@@ -229,11 +263,11 @@ class Conversion:
             self._note(
                 queue.path, "user-limit-factor",
                 "is 1 in YARN where it is not set: a user gets at most what the queue is guaranteed; here a user may"
-                " have all of the queue's max unless `limits` say otherwise",
+                " have all of the queue's max unless the property `user-limit-factor: '1'` says otherwise",
             )  # fmt: skip
 
     def _note_others(self) -> None:
-        read = ("queue-mappings", "queue-mappings-override.enable", "mapping-rule-format")
+        read = ("queue-mappings", "queue-mappings-override.enable", "mapping-rule-format", _ORIGINATORS)
         others = {key: value for key, value in self._others.items() if key not in read}
         for name, value in self._properties.items():
             if name.startswith(_MONITOR) and name.removeprefix(_MONITOR) not in _MONITOR_KEYS:
@@ -252,6 +286,14 @@ def _read_setting(value: Value) -> object:
     if not (_SWITCH if switch else _NUMBER).fullmatch(text):
         raise ValueError(f"{value.where}: {text!r} is not {'true or false' if switch else 'a number'}")
     return yaml.safe_load(text)
+
+
+def _write_percent(part: Fraction) -> str:
+    return f"{_write_decimal(min(part, Fraction(1)) * 100)}%"
+
+
+def _write_decimal(number: Fraction) -> str:
+    return f"{float(number):.9f}".rstrip("0").rstrip(".")
 
 
 def describe_remarks(remarks: list[Remark]) -> list[str]:

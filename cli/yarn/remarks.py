@@ -6,8 +6,8 @@ from fnmatch import fnmatchcase
 from typing import Final
 
 _USERS = (
-    "none; by hand, `limits: [{limit: each user, users: ['*'], maxresources: {...}}]` on the queue: fixed amounts,"
-    " however many users are active"
+    "none; all users have equal shares; by hand, `limits: [{limit: ann, users: [ann], maxresources: {...}}]` on the"
+    " queue keeps one of them from more"
 )
 _LABELS = (
     "none; by hand, a partition of its own for the nodes of an exclusive label, or predicates of the shim for one that"
@@ -20,17 +20,14 @@ CONVERTED: Final = frozenset(
     {
         "queues", "capacity", "maximum-capacity", "acl_submit_applications", "acl_administer_queue", "ordering-policy",
         "priority", "disable_preemption", "state", "maximum-applications", "max-parallel-apps",
-        "auto-create-child-queue.enabled", "auto-queue-creation-v2.enabled",
+        "auto-create-child-queue.enabled", "auto-queue-creation-v2.enabled", "maximum-am-resource-percent",
+        "user-limit-factor", "minimum-user-limit-percent",
     }
 )  # fmt: skip
 """The settings of a queue that are converted."""
 
 ADVICE: Final = (
-    (
-        ("*maximum-am-resource-percent",),
-        "none; by hand, `maxapplications` on the queue: otherwise drivers may fill it, and no executor starts",
-    ),
-    (("user-limit-factor", "minimum-user-limit-percent", "user-settings.*"), _USERS),
+    (("user-settings.*",), _USERS),
     (("accessible-node-label*", "default-node-label*"), _LABELS),
     (
         ("maximum-allocation", "minimum-allocation", "maximum-allocation-*", "minimum-allocation-*"),

@@ -8,8 +8,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from fractions import Fraction
 from types import MappingProxyType
 from typing import Final
+
+from kornel.core.domain.resources import Resources
 
 DEFAULT_PREEMPTION_DELAY_NS: Final = 30 * 10**9
 DEFAULT_BACKOFF_DELAY_NS: Final = 30 * 10**9
@@ -84,7 +87,13 @@ class NodeSortPolicy(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class QueueProperties:
-    """The properties in force for one queue, after inheritance. Delays in nanoseconds; 0 means off where allowed."""
+    """The properties in force for one queue, after inheritance. Delays in nanoseconds; 0 means off where allowed.
+
+    originator_max  what originators in a leaf may hold: a part of its max, or amounts; ``None``: not limited
+    user_factor     how often a user may hold the capacity of a leaf; ``None``: not limited
+    user_minimum    the least percentage of the capacity of a leaf that several users leave to each; 100: users do not
+                    share it
+    """
 
     sort_policy: SortPolicy = SortPolicy.FIFO
     sort_by_priority: bool = True
@@ -100,6 +109,14 @@ class QueueProperties:
     reservation_timeout_ns: int = DEFAULT_RESERVATION_TIMEOUT_NS
     gang_gather_ns: int = DEFAULT_GANG_GATHER_NS
     gang_grace_ns: int = 0
+    originator_max: Fraction | Resources | None = None
+    user_factor: Fraction | None = None
+    user_minimum: int = 100
+
+    @property
+    def limits_users(self) -> bool:
+        """Tells whether the users of a leaf have shares of its capacity."""
+        return self.user_factor is not None or self.user_minimum < 100
 
 
 @dataclass(frozen=True, slots=True)

@@ -49,7 +49,7 @@ from kornel.core.state.asks import questions
 from kornel.core.state.options import EngineOptions
 from kornel.core.state.partition_state import PartitionState
 from kornel.core.state.waiting import dependence, inquiries
-from kornel.core.state.waiting.waking import wake_for_turn
+from kornel.core.state.waiting.waking import wake_for_turn, wake_waiting
 
 RECORDS_PER_DECISION: Final = 4
 """The number of records of a removed partition whose release takes about as long as one decision."""
@@ -125,6 +125,8 @@ class Engine:
                 for cause, item in state.unreported:
                     self._observer(cause, item)
                 state.unreported.clear()
+            if state.gained:
+                wake_waiting(state)
             if state.types.made_bytes > offered_types.BYTES_KEPT:
                 offered_types.forget_excess(state)
         return self._take_effects()

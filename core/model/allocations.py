@@ -270,6 +270,13 @@ class Allocation:
         return self.application.queue
 
     @property
+    def accounts(self) -> tuple[Account, ...]:
+        """The accounts of its application in which it is counted, the root's first."""
+        accounts = self.application.accounts
+        # That of originators is the last one.
+        return accounts if not accounts or accounts[-1].counts_ask(self) else accounts[:-1]
+
+    @property
     def group(self) -> AskGroup | None:
         """The group of equal asks in which it waits; ``None``: it waits in none."""
         return self.where if self.place is _WAITING else None
@@ -283,6 +290,8 @@ class Allocation:
     def group_key(self) -> GroupKey:
         """The key of the group of equal asks to which it belongs while it waits."""
         spec, dependent = self.spec, self.extras is not None and self.dependent
+        if spec.originator and self.application.queue.properties.originator_max is not None:
+            return (self.shape, spec.required_node, dependent, together_of(spec), True)
         if spec.required_node or dependent or spec.topology is not None:
             return (self.shape, spec.required_node, dependent, together_of(spec))
         return self.shape
@@ -439,7 +448,7 @@ def stand_together(spec: AllocationSpec, other: AllocationSpec) -> bool:
 class AskGroup:
     """The pending asks of one application that placement cannot tell apart. They have the same shape and required node,
     all or none of them depend on other placements, and if they ask for a topology, they ask for the same one and belong
-    to one task group."""
+    to one task group; where originators have a limit, all or none of them are originators."""
 
     __slots__ = (
         "_due_sorted", "_heap", "_mixed", "_oldest_ns", "application", "due", "key", "lent", "number", "parked_at",

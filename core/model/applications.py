@@ -21,7 +21,9 @@ if TYPE_CHECKING:
     from kornel.core.model.task_groups import TaskGroup
     from kornel.core.model.users import Account
 
-GroupKey: TypeAlias = "Shape | tuple[Shape, str, bool, Together | str | None]"
+GroupKey: TypeAlias = (
+    "Shape | tuple[Shape, str, bool, Together | str | None] | tuple[Shape, str, bool, Together | str | None, bool]"
+)
 """Shape, required node, dependence and topology tell a group of asks from the others of its application. Most asks have
 nothing but a shape, which takes no memory of its own."""
 

@@ -52,12 +52,12 @@ class Queue:
     """
 
     __slots__ = (
-        "_guaranteed_below", "_lineage", "_priorities", "_ranks", "accounts", "admin_acl", "allocating", "applications",
-        "ceilings", "children", "claimants", "claimed", "claims", "counted", "depth", "draining", "dynamic_terms",
-        "fair_max", "fair_terms", "guaranteed", "held_back", "in_line", "leaf", "limits", "managed", "max",
-        "max_applications", "name", "newcomers", "order", "parent", "parked", "path", "pending", "preempted_count",
-        "preempted_total", "preempting", "priority", "properties", "rank", "rooms", "running", "saved", "saving",
-        "set_back", "siblings", "starting", "submit_acl", "turns", "used", "waiting", "with_due",
+        "_guaranteed_below", "_lineage", "_priorities", "_ranks", "accounts", "active_users", "admin_acl", "allocating",
+        "applications", "ceilings", "children", "claimants", "claimed", "claims", "counted", "depth", "draining",
+        "dynamic_terms", "fair_max", "fair_terms", "guaranteed", "held_back", "in_line", "leaf", "limits", "managed",
+        "max", "max_applications", "name", "newcomers", "order", "parent", "parked", "path", "pending",
+        "preempted_count", "preempted_total", "preempting", "priority", "properties", "rank", "rooms", "running",
+        "saved", "saving", "set_back", "siblings", "starting", "submit_acl", "turns", "used", "waiting", "with_due",
     )  # fmt: skip
 
     def __init__(
@@ -146,6 +146,8 @@ class Queue:
         """The user and group limits that the configuration states for this queue."""
         self.accounts: dict[tuple[AccountKind, str], Account] = {}
         """The users and groups that a limit of this queue binds at present."""
+        self.active_users = 0
+        """The number of users with asks that wait in a leaf, where users share its capacity."""
         self.priority = NOTHING_WAITS
         """The priority that is shown for this queue (preemption.md G.1)."""
         self.rank: float = NOTHING_WAITS
@@ -210,6 +212,10 @@ class Queue:
         that has a claim itself."""
         used, ceilings = self.used, self.max
         return all(t not in ceilings or used[t] + amount <= ceilings[t] for t, amount in pairs)
+
+    def could_hold(self, pairs: Pairs) -> bool:
+        """Tells whether *pairs* would fit under its own max if nobody held anything below."""
+        return all(amount <= self.max.get(t, amount) for t, amount in pairs)
 
     def admits_beside_claims(self, pairs: Pairs) -> bool:
         """Tells whether *pairs* fit under this queue's own max once victims have left and their preemptors are placed.

@@ -16,7 +16,7 @@ from kornel.core.model.orders.keyed_heap import KeyedHeap
 from kornel.core.model.shapes import Pairs, Shape, Vector
 
 if TYPE_CHECKING:
-    from kornel.core.model.allocations import LimitClaim
+    from kornel.core.model.allocations import Allocation, LimitClaim
     from kornel.core.model.applications import Application
     from kornel.core.model.orders.waiting_rooms import WaitingRoom
     from kornel.core.model.queues import Queue
@@ -47,10 +47,16 @@ NO_LIMITS: Final = QueueLimits(MappingProxyType({}), MappingProxyType({}))
 
 
 class AccountKind(StrEnum):
-    """The kinds of owners of an account."""
+    """The kinds of accounts: of a user or group in a queue, and, in a leaf, the share of a user and that of the
+    originators of all."""
 
     USER = "user"
     GROUP = "group"
+    SHARE = "share of user"
+    ORIGINATORS = "originators"
+
+
+NO_AMOUNTS: Final[Mapping[int, int]] = MappingProxyType({})
 
 
 class Account:
@@ -96,25 +102,41 @@ class Account:
         out."""
         return self.limit.max
 
-    def admits(self, pairs: Pairs) -> bool:
-        """Tells whether *pairs* fit under this limit beside what is used and claimed. A type that is above its limit
-        has no room; a type without limit always has."""
+    def counts_ask(self, _ask: Allocation) -> bool:
+        """Tells whether the amounts of an ask or allocation of its applications are counted here."""
+        return True
+
+    def admits(self, pairs: Pairs, others: Mapping[int, int] = NO_AMOUNTS) -> bool:
+        """Tells whether *pairs* fit under this limit beside what is used and claimed, and what *others* take as well. A
+        type that is above its limit has no room; a type without limit always has."""
         most, used, claimed = self.limit.max, self.used, self.claimed
         for t, amount in pairs:
             ceiling = most.get(t)
-            if ceiling is not None and used[t] + claimed[t] + amount > ceiling:
+            if ceiling is not None and used[t] + claimed[t] + others.get(t, 0) + amount > ceiling:
                 return False
         return True
 
-    def has_room(self, pairs: Pairs) -> bool:
-        """Tells whether *pairs* fit under this limit beside what is used. This is the check for an ask that has a claim
-        itself."""
+    def has_room(self, pairs: Pairs, others: Mapping[int, int] = NO_AMOUNTS) -> bool:
+        """Tells whether *pairs* fit under this limit beside what is used, and what *others* take as well. This is the
+        check for an ask that has a claim itself."""
         most, used = self.limit.max, self.used
-        return all(t not in most or used[t] + amount <= most[t] for t, amount in pairs)
+        return all(t not in most or used[t] + others.get(t, 0) + amount <= most[t] for t, amount in pairs)
+
+    def count_fitting(self, pairs: Pairs, count: int, others: Mapping[int, int]) -> int:
+        """Returns how many of *count* asks of *pairs* fit beside what is used and claimed, and what *others* take."""
+        for t, amount in pairs:
+            most = self.max.get(t)
+            if most is not None and amount:
+                count = min(count, max(0, most - self.used[t] - self.claimed[t] - others.get(t, 0)) // amount)
+        return count
+
+    def could_hold(self, pairs: Pairs) -> bool:
+        """Tells whether *pairs* would fit if nobody held anything here."""
+        return all(amount <= self.limit.max.get(t, amount) for t, amount in pairs)
 
     def find_headroom(self) -> dict[int, int]:
         """Returns the amount left of each limited type; negative above the limit."""
-        return {t: most - self.used[t] for t, most in self.limit.max.items()}
+        return {t: most - self.used[t] for t, most in self.max.items()}
 
     def open(self) -> bool:
         """Tells whether one more application may begin to use resources. Whoever has a claim counts as using some."""

@@ -7,7 +7,7 @@ somebody who is no more important.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from functools import lru_cache
 from itertools import pairwise
 from typing import Final
@@ -22,6 +22,7 @@ from kornel.core.model.queues import Queue
 from kornel.core.model.shapes import Pairs
 from kornel.core.model.users import Account
 from kornel.core.policies.guarantees import list_guarantees, project_usage
+from kornel.core.policies.user_limits import list_binding
 
 LEVELS: Final = 16
 """The number of levels of queues for which priorities count in the line, whether a leaf has so many or not."""
@@ -152,12 +153,14 @@ def stands_before(ask: Allocation, other: Allocation) -> bool:
 
 class Dues:
     """Finds who is owed a guarantee, and who is more important, as long as nothing is booked: once for all of one size
-    in a leaf, and once for all of one priority in two leaves."""
+    in a leaf, and once for all of one priority in two leaves. *marks*: numbers that tell when something is booked."""
 
-    def __init__(self, mode: GuaranteeMode) -> None:
+    def __init__(self, mode: GuaranteeMode, marks: tuple[int, ...] = ()) -> None:
         self._mode = mode
+        self.marks: Final = marks
         self._owing: dict[object, tuple[Queue, ...]] = {}
         self._leads: dict[tuple[Queue, float, Queue, float], float] = {}
+        self._surveyed: tuple[list[Allocation], list[Reservation]] | None = None
 
     def find_owing(self, ask: Allocation, pairs: Pairs | None = None) -> tuple[Queue, ...]:
         """Returns the queues that owe *ask* their guarantee, or *pairs* to its whole gang: for all together, guarantees
@@ -188,6 +191,18 @@ class Dues:
             self._leads[key] = _lead_over(ask, other)
         return self._leads[key]
 
+    def list_lenders(self, ask: Allocation, saved: Collection[Reservation]) -> Collection[Reservation]:
+        """Returns *saved*, which are all claims of the partition, without most of those that *ask* may not pass: if it
+        comes before no holder, only those whose holders are owed nothing."""
+        if self._surveyed is None:
+            standings: dict[object, Allocation] = {}
+            for holder in [claim.waiter for claim in saved]:
+                among = holder.queue if holder.queue.properties.sort_by_priority else holder.application
+                standings.setdefault((among, holder.turn_priority), holder)
+            self._surveyed = list(standings.values()), [claim for claim in saved if not self.is_owed(claim)]
+        holders, unowed = self._surveyed
+        return saved if any(self.find_lead(ask, holder) > 0 for holder in holders) else unowed
+
 
 def list_lent(
     ask: Allocation, saved: Iterable[Reservation], dues: Dues, pairs: Pairs | None = None
@@ -215,7 +230,7 @@ def may_pass(ask: Allocation, claim: Reservation | LimitClaim, dues: Dues, pairs
 
 def limits_of(ask: Allocation) -> list[Queue | Account]:
     """Returns all limits on amounts that bind *ask*: those of its user and group, then its queues."""
-    return [*ask.application.accounts, *ask.queue.lineage()]
+    return [*list_binding(ask), *ask.queue.lineage()]
 
 
 def find_savers(ask: Allocation, pairs: Pairs, mode: GuaranteeMode) -> Iterator[tuple[Queue | Account, LimitClaim]]:
@@ -230,6 +245,8 @@ def find_savers(ask: Allocation, pairs: Pairs, mode: GuaranteeMode) -> Iterator[
 def admits_beside(limit: Queue | Account, pairs: Pairs, claim: LimitClaim) -> bool:
     """Tells whether *pairs* fit under *limit* if what *claim* saves there counts as used."""
     kept = dict(claim.pairs)
+    if isinstance(limit, Account):
+        return limit.admits(pairs, kept)
     return limit.admits(tuple([(t, amount + kept.get(t, 0)) for t, amount in pairs]))
 
 
@@ -254,10 +271,12 @@ def owing_queues(ask: Allocation, mode: GuaranteeMode, pairs: Pairs | None = Non
     """Returns the queues that owe *ask* their guarantee: law 4 lets it have room although somebody would have to leave,
     but nobody inside these queues (preemption.md A); none: it is owed nothing. *pairs*: of its whole gang."""
     own = dict(pairs or ask.shape.pairs) if ask.triggered else {}  # A firm claim does not count against its own waiter.
-    found = list(list_guarantees(ask, lambda queue, t: project_usage(queue, t) - own.get(t, 0), pairs))
-    if not all(guarantee.asked <= guarantee.most and guarantee.has_room(mode) for guarantee in found):
-        return ()
-    return tuple(dict.fromkeys(guarantee.queue for guarantee in found))
+    found: list[Queue] = []
+    for guarantee in list_guarantees(ask, lambda queue, t: project_usage(queue, t) - own.get(t, 0), pairs):
+        if guarantee.asked > guarantee.most or not guarantee.has_room(mode):
+            return ()
+        found.append(guarantee.queue)
+    return tuple(dict.fromkeys(found))
 
 
 def rank_below(ask: Allocation, common: Queue) -> float:

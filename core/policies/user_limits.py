@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from typing import NamedTuple
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final, NamedTuple
 
+from kornel.core.domain.resources import Resources
+from kornel.core.model.allocations import Allocation
 from kornel.core.model.queues import Queue
-from kornel.core.model.shapes import Pairs
-from kornel.core.model.users import WILDCARD, Account, AccountKind, Limit
+from kornel.core.model.shapes import Pairs, ResourceTypes
+from kornel.core.model.users import NO_AMOUNTS, WILDCARD, Account, AccountKind, Limit
+
+_ORIGINATORS: Final = AccountKind.ORIGINATORS
+_OF_THE_LEAF: Final = Limit(NO_AMOUNTS, 0)
+"""The limit of an account that finds out by itself what it allows."""
 
 
 def choose_group(leaf: Queue, groups: Iterable[str]) -> str | None:
@@ -25,9 +31,11 @@ def choose_group(leaf: Queue, groups: Iterable[str]) -> str | None:
     return None
 
 
-def binding_limits(leaf: Queue, user: str, group: str | None) -> Iterator[tuple[Queue, AccountKind, str, Limit]]:
+def binding_limits(
+    leaf: Queue, user: str, group: str | None, types: ResourceTypes
+) -> Iterator[tuple[Queue, AccountKind, str, Limit]]:
     """Yields every limit on the path of *leaf* that binds *user* or *group*, the root's first, the user's before the
-    group's.
+    group's; then what the properties of the leaf limit, originators last.
 
     A queue's limit for the user by name hides its ``*``; a group is bound by limits of its own name only.
     """
@@ -39,6 +47,34 @@ def binding_limits(leaf: Queue, user: str, group: str | None) -> Iterator[tuple[
                 yield queue, AccountKind.USER, user, limit
         if group is not None and group in groups:
             yield queue, AccountKind.GROUP, group, groups[group]
+    if leaf.properties.limits_users:
+        yield leaf, AccountKind.SHARE, user, _OF_THE_LEAF
+    most = leaf.properties.originator_max
+    if most is not None:
+        limit = Limit(types.to_sparse(most), 0) if isinstance(most, Resources) else _OF_THE_LEAF
+        yield leaf, _ORIGINATORS, "", limit
+
+
+def list_binding(ask: Allocation) -> Sequence[Account]:
+    """Returns the accounts under whose limits what *ask*, or the gang for which it stands, asks for has to fit. That of
+    originators is left out for a gang, whose members are counted there by themselves."""
+    group = ask.group
+    if group is None or not group.is_unit:
+        return ask.accounts
+    return [account for account in ask.application.accounts if account.kind is not _ORIGINATORS]
+
+
+def find_exceeded_by(members: Sequence[Allocation], *, claimed: bool = False) -> Account | None:
+    """Returns the first account under whose limit *members*, which are of one application, do not fit together;
+    ``None``: they fit under all. *claimed*: as for :func:`find_exceeded`."""
+    for account in members[0].application.accounts if members else ():
+        wanted: dict[int, int] = {}
+        for ask in members:
+            for t, amount in ask.shape.pairs if account.counts_ask(ask) else ():
+                wanted[t] = wanted.get(t, 0) + amount
+        if wanted and find_exceeded([account], tuple(wanted.items()), claimed=claimed) is not None:
+            return account
+    return None
 
 
 def find_exceeded(accounts: Iterable[Account], pairs: Pairs, *, claimed: bool = False) -> Account | None:
@@ -63,7 +99,7 @@ class Shortfall(NamedTuple):
 def find_shortfalls(account: Account, pairs: Pairs) -> tuple[Shortfall, ...]:
     """Returns the shortfalls behind a ``user-quota``: every type of *pairs* that the limit of *account* does not admit
     beside what is used and claimed."""
-    left = {t: room - account.claimed[t] for t, room in account.find_headroom().items()}
-    return tuple(
-        Shortfall(t, amount, left[t], account.limit.max[t]) for t, amount in pairs if t in left and amount > left[t]
-    )
+    if account.admits(pairs):
+        return ()
+    left, most = {t: room - account.claimed[t] for t, room in account.find_headroom().items()}, account.max
+    return tuple(Shortfall(t, amount, left[t], most[t]) for t, amount in pairs if t in left and amount > left[t])

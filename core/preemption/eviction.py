@@ -306,8 +306,9 @@ def review_size(state: PartitionState, ask: Allocation, before: Shape, now_ns: i
     more = tuple([(t, amount) for t, amount in ask.shape.pairs if amount > former.get(t, 0)])
     if not ask.triggered or not more or state.gangs.hold_of(ask) is not None:  # Gangs are repaired.
         return
-    accounts, queues = ask.application.accounts, ask.queue.lineage()
-    limited = any(a.used[t] + a.claimed[t] > a.limit.max.get(t, math.inf) for a in accounts for t, _ in more)
+    # Its claim counts there already.
+    queues, own = ask.queue.lineage(), {t: -amount for t, amount in more}
+    limited = not all(account.admits(more, own) for account in ask.accounts)
     limited = limited or any(
         # A queue that is above its max already gets no fuller.
         project_usage(queue, t) > max(queue.max.get(t, math.inf), queue.used[t])

@@ -90,6 +90,7 @@ from kornel.core.model.claims import Claims
 from kornel.core.model.devices import Device, NodeDevices
 from kornel.core.model.domains import Counted, Domain, Topology
 from kornel.core.model.gang_units import GangUnit, UnitId
+from kornel.core.model.leaf_accounts import MoreShares, OriginatorAccount, ShareAccount
 from kornel.core.model.nodes import ForeignLoad, Node
 from kornel.core.model.not_placed import Failure, NotPlaced
 from kornel.core.model.orders import group_order
@@ -218,6 +219,10 @@ def _no_list(_: object) -> list[Any]:
     return []
 
 
+def _no_dues(_: object) -> None:
+    return None
+
+
 def _no_missing_shares(_: object) -> MissingShares:
     return MissingShares()
 
@@ -265,7 +270,8 @@ CONFIGURATIONS: Final = (
         "sort_policy sort_by_priority priority_policy priority_offset preemption_policy"
         " preemption_delay_ns quota_preemption_delay_ns quota_preemption_timer quota_preemption_miss"
         " unschedulable_backoff unschedulable_backoff_delay_ns reservation_timeout_ns gang_gather_ns"
-        " gang_grace_ns",
+        " gang_grace_ns originator_max user_factor user_minimum",
+        defaults={"originator_max": None, "user_factor": None, "user_minimum": 100},
     ),
     Kept(FilterConfig, "deny users groups"),
     Kept(PlacementRuleConfig, "name create value parent filter"),
@@ -333,6 +339,10 @@ EFFECTS: Final = (
     Kept(PreemptionNoticeWithdrawn, "notice partition application_id keys"),
 )
 """Effects that have not been handed over."""
+
+_OF_ACCOUNTS: Final = (
+    "applications claimants claimed held_back holders kind limit max_applications name parked queue saved saving used"
+)
 
 MODEL: Final = (
     Kept(NodeRefusal, "reason times of_start least_ns until_ns node changes moves", defaults={"moves": 0}),
@@ -412,23 +422,23 @@ MODEL: Final = (
     ),
     Kept(
         Queue,
-        "_guaranteed_below _lineage _priorities _ranks accounts admin_acl allocating applications ceilings"
+        "_guaranteed_below _lineage _priorities _ranks accounts active_users admin_acl allocating applications"
+        " ceilings"
         " children claimants claimed claims counted depth draining dynamic_terms fair_max fair_terms guaranteed"
         " held_back leaf limits managed max max_applications name newcomers order parent parked path pending"
         " preempted_count preempted_total preempting priority properties rank rooms running saved saving set_back"
         " siblings starting submit_acl turns used waiting",
         derived={"in_line": _line_up, "with_due": _find_due},
-        defaults={"set_back": False, "turns": {}},
+        defaults={"active_users": 0, "set_back": False, "turns": {}},
     ),
     Kept(RecordedEvents, "bounded_ns no_victim_ns over_queue_quota over_user_quota refused_ns"),
     Kept(GroupMembers, "gather_until_ns in_turn most running short"),
     Kept(TaskGroup, "asks count free lost name replaced shape stated_minimum timed_out topology"),
-    Kept(
-        Account,
-        "applications claimants claimed held_back holders kind limit max_applications name parked queue saved saving"
-        " used",
-    ),
+    Kept(Account, _OF_ACCOUNTS),
+    Kept(OriginatorAccount, _OF_ACCOUNTS),
+    Kept(ShareAccount, f"{_OF_ACCOUNTS} asks"),
     Kept(FreedSlot, "account"),
+    Kept(MoreShares, "leaf"),
     Kept(
         Shape,
         "devices has_holder no_room others pairs resources",
@@ -490,7 +500,7 @@ PARTITIONS: Final = (
         "aged asked at_limits candidates choose_at_ns choose_not_before_ns delay_ns due_ns lapsed left"
         " not_before_ns percent review_after_ns reviewed saved short",
         defaults={"asked": (0, 0, False)},
-        derived={"looked_at": _no_map, "owing": _no_map, "shares": _no_missing_shares},
+        derived={"dues": _no_dues, "looked_at": _no_map, "owing": _no_map, "shares": _no_missing_shares},
         under_way="line",
     ),
     Kept(NodeScore, "_binpacking _weights"),

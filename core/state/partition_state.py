@@ -16,6 +16,7 @@ from kornel.core.model.allocations import SEPARATOR, Allocation, AskGroup, Reser
 from kornel.core.model.applications import Application
 from kornel.core.model.callbacks import Callbacks
 from kornel.core.model.domains import Topology
+from kornel.core.model.leaf_accounts import MoreShares
 from kornel.core.model.nodes import Node
 from kornel.core.model.orders.keyed_heap import KeyedHeap
 from kornel.core.model.orders.node_order import NodeOrder
@@ -25,7 +26,7 @@ from kornel.core.model.shapes import ResourceTypes, Shape, Vector, widen_vector
 from kornel.core.model.task_groups import TaskGroup
 from kornel.core.model.users import Account, FreedSlot
 from kornel.core.policies.application_order import application_turn_key, newcomer_key
-from kornel.core.policies.claim_order import place_in_line
+from kornel.core.policies.claim_order import Dues, place_in_line
 from kornel.core.policies.node_score import NodeScore
 from kornel.core.policies.placement.rules import Rule, compile_rules
 from kornel.core.policies.queue_order import queue_turn_key
@@ -115,7 +116,7 @@ class PartitionState:
         self.awake: Final[dict[WaitingRoom, Queue | Account | None]] = {}
         """The waiting rooms of which the first are tried, each with the limit below which they wait for room, or
         ``None`` if they wait for a node. Some may have gone to sleep again."""
-        self.gained: Final[list[Node | Queue | Account | FreedSlot]] = []
+        self.gained: Final[list[Node | Queue | Account | FreedSlot | MoreShares]] = []
         """The gains that the ledger has noted since waiters were last woken; empty between two commands or
         decisions."""
         self.waiting_for_node: Final[dict[str, Room]] = {}
@@ -145,7 +146,7 @@ class PartitionState:
 
         self.fair_terms_stale = True
         """Set when the size of the cluster has changed since the fair shares of queues were last computed."""
-        self.fair_terms_steps: Iterator[None] | None = None
+        self.fair_terms_steps: Iterator[Queue] | None = None
         """The computation of fair shares that is under way, some queues in each slice; ``None``: none is."""
         self.cleaning: Iterator[None] | None = None
         """The search for queues to remove that is under way, some in each slice; ``None``: none is."""
@@ -242,6 +243,13 @@ class PartitionState:
     def marks(self) -> tuple[int, ...]:
         """Numbers of which one is different after each change of what is used or kept."""
         return self.changes, len(self.reservations), self.held_count, len(self.reserving.saved)
+
+    @property
+    def dues(self) -> Dues:
+        """Finds who is owed a guarantee now; what it has found holds until something is booked, in one slice."""
+        if self.reserving.dues is None or self.reserving.dues.marks != self.marks:
+            self.reserving.dues = Dues(self.guarantee_mode, self.marks)
+        return self.reserving.dues
 
     def report_decision(self, decided: PreemptionDecided) -> None:
         """Appends *decided* to the effects; events that are recorded from now on come after it."""

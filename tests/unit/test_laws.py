@@ -9,7 +9,7 @@ import pytest
 from kornel.core.domain.ask_places import AskPlace
 from kornel.core.domain.devices import DeviceRequest, DeviceSpec
 from kornel.core.laws import freed_devices
-from kornel.core.laws.eligible import check_limits
+from kornel.core.laws.limits import check_limits
 from kornel.core.laws.verdict import Law
 from kornel.core.model.allocations import Allocation
 from kornel.core.model.devices import NodeDevices, Taken
@@ -275,6 +275,41 @@ def test_what_is_claimed_counts_in_the_limit_of_a_user() -> None:
     )
     found = [list(check_limits((stage.state.requests[key],), stage.state.types.names)) for key in ("a2", "a3")]
     assert list(map(len, found)) == [0, 1]
+
+
+@pytest.mark.parametrize(
+    ("properties", "ann", "bob", "asked", "broken_"),
+    [
+        # properties of the leaf of 8, what ann and bob hold and have preempted for, what ann asks for
+        ("originator.max=50%", "a2", "b1", "1 originator", False),
+        ("originator.max=50%", "a2", "b1", "2 originator", True),
+        ("originator.max=50%", "a2", "b1", "5", False),
+        ('originator.max="vcore: 3m"', "a2", "b1", "1 originator", True),
+        ('originator.max="vcore: 3m"', "", "", "5 originator", False),
+        ("user-limit-factor=0.5", "a2", "b1", "2", False),
+        ("user-limit-factor=0.5", "a2", "b1", "3", True),
+        ("minimum-user-limit-percent=50", "a2", "b1", "2", False),
+        ("minimum-user-limit-percent=50", "a2", "b1", "3", True),
+        ("minimum-user-limit-percent=75", "a2", "b1", "4", False),
+        ("minimum-user-limit-percent=50", "", "b1", "6", False),
+        ("minimum-user-limit-percent=50", "a3", "b4", "2", False),
+        ("minimum-user-limit-percent=50", "a3", "b2", "2", True),
+    ],
+)
+def test_what_a_leaf_leaves_to_originators_and_users_binds_plans(
+    properties: str, ann: str, bob: str, asked: str, broken_: bool
+) -> None:
+    """Ann and bob run originators and tasks; both ask for more, so that half of the leaf is for each."""
+    stage = Stage()
+    stage.play([f"queue root.q max={{vcore=8}} {properties}", "node n1 vcore=100"])
+    stage.play(["app A queue=root.q user=ann", "app B queue=root.q user=bob", "ask never app=B vcore=9"])
+    for app, held in (("A", ann), ("B", bob)):
+        for number in range(int(held[1:] or 0)):
+            stage.play([f"run {held}-{number} app={app} node=n1 vcore=1 originator"])
+    amount, *flag = asked.split()
+    stage.play([f"ask new app=A vcore={amount} {' '.join(flag)}"])
+    found = list(check_limits((stage.state.requests["new"],), stage.state.types.names))
+    assert bool(found) is broken_
 
 
 @pytest.mark.parametrize(

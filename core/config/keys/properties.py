@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from fractions import Fraction
 from typing import Any, Final
 
 from kornel.core.config.text.fields import UINT64_MAX, Field
 from kornel.core.config.text.yaml_reader import shorten_text
+from kornel.core.domain.resources import Resources
 from kornel.core.domain.settings import (
     DEFAULT_BACKOFF_DELAY_NS,
     DEFAULT_GANG_GATHER_NS,
@@ -23,7 +25,7 @@ from kornel.core.domain.settings import (
     QuotaTimer,
     SortPolicy,
 )
-from kornel.shared.quantities import SECOND_NS, DelayTooLong, parse_delay, parse_duration
+from kornel.shared.quantities import SECOND_NS, DelayTooLong, parse_delay, parse_duration, parse_quantity
 
 SORT_POLICY: Final = "application.sort.policy"
 SORT_BY_PRIORITY: Final = "application.sort.priority"
@@ -39,12 +41,16 @@ QUOTA_MISS: Final = "quota.preemption.miss"
 RESERVATION_TIMEOUT: Final = "reservation.timeout"
 GANG_GATHER: Final = "gang.gather"
 GANG_GRACE: Final = "gang.grace"
+ORIGINATOR_MAX: Final = "originator.max"
+USER_FACTOR: Final = "user-limit-factor"
+USER_MINIMUM: Final = "minimum-user-limit-percent"
 
 _SHORT_DELAY_NS: Final = 60 * SECOND_NS
 _LONG_DELAY_NS: Final = 5 * 3600 * SECOND_NS
 
 _INTEGER: Final = re.compile(r"[-+]?[0-9]{1,30}", re.ASCII)
 _UNSIGNED: Final = re.compile(r"[0-9]{1,30}", re.ASCII)
+_DECIMAL: Final = re.compile(r"[0-9]{1,9}(\.[0-9]{1,9})?", re.ASCII)
 
 
 def inherited_properties(parent: Mapping[str, str]) -> dict[str, str]:
@@ -65,7 +71,8 @@ def resolve_properties(effective: Mapping[str, str], *, leaf: bool) -> QueueProp
     """Returns the values in force for a queue with these *effective* texts; with defaults if a text is absent or cannot
     be used.
 
-    ``preemption.delay`` and the back-off act on leaves only: on a parent they are only inherited.
+    ``preemption.delay``, the back-off and the limits of originators and users act on leaves only: on a parent they are
+    only inherited.
     """
     values: dict[str, Any] = {key: default for key, (_, default) in _READERS.items()}
     for key, (read, _) in _READERS.items():
@@ -90,6 +97,9 @@ def resolve_properties(effective: Mapping[str, str], *, leaf: bool) -> QueueProp
         reservation_timeout_ns=values[RESERVATION_TIMEOUT],
         gang_gather_ns=values[GANG_GATHER],
         gang_grace_ns=values[GANG_GRACE],
+        originator_max=values[ORIGINATOR_MAX],
+        user_factor=values[USER_FACTOR],
+        user_minimum=values[USER_MINIMUM],
     )
 
 
@@ -158,7 +168,9 @@ def _advise_on_key(key: str, text: str, value: str | int | bool, field: Field) -
         )
 
 
-def _describe_problem(key: str, default: str | int | bool) -> str:
+def _describe_problem(key: str, default: Any) -> str:
+    if default is None:
+        return "no limit"
     if key == SORT_BY_PRIORITY:
         return "enabled"
     if key in (PREEMPTION_DELAY, BACKOFF_DELAY, RESERVATION_TIMEOUT, GANG_GATHER):
@@ -199,6 +211,32 @@ def _read_percent(text: str) -> int:
     if _UNSIGNED.fullmatch(text) and int(text) <= 100:
         return int(text)
     raise ValueError(f"{shorten_text(text)} is not a whole percentage from 0 to 100")
+
+
+def read_originator_max(text: str) -> Fraction | Resources:
+    """Returns a part of the max of a queue, given as a percentage, or amounts, given as under ``resources``. Raises
+    ``ValueError`` for any other text."""
+    if text.endswith("%"):
+        percent = text.removesuffix("%").strip()
+        if _DECIMAL.fullmatch(percent) and Fraction(percent) <= 100:
+            return Fraction(percent) / 100
+        raise ValueError(f"{shorten_text(text)} is not a percentage from 0% to 100%")
+    bare = text.strip().removeprefix("{").removesuffix("}")
+    amounts: dict[str, int] = {}
+    for part in bare.split(","):
+        name, colon, amount = (each.strip() for each in part.rpartition(":"))
+        if not colon or not name or name in amounts:
+            raise ValueError(f"{shorten_text(text)} is neither a percentage such as 20% nor amounts such as vcore: 4")
+        amounts[name] = parse_quantity(name, amount)
+    return Resources(amounts)
+
+
+def _read_factor(text: str) -> Fraction | None:
+    if text == "-1":
+        return None
+    if _DECIMAL.fullmatch(text) and Fraction(text) > 0:
+        return Fraction(text)
+    raise ValueError(f"{shorten_text(text)} is not a number above 0, or -1 for none")
 
 
 def _read_count(text: str) -> int:
@@ -248,9 +286,17 @@ _READERS: Final[Mapping[str, tuple[Callable[[str], Any], Any]]] = {
     RESERVATION_TIMEOUT: (_read_delay, DEFAULT_RESERVATION_TIMEOUT_NS),
     GANG_GATHER: (_read_age, DEFAULT_GANG_GATHER_NS),
     GANG_GRACE: (_read_age, 0),
+    ORIGINATOR_MAX: (read_originator_max, None),
+    USER_FACTOR: (_read_factor, None),
+    USER_MINIMUM: (_read_percent, 100),
 }
 """The reader of each known property, which raises ValueError, and its default."""
 
 KEYS: Final = tuple(_READERS)
 """The properties that have a meaning."""
-_LEAF_ONLY: Final = frozenset({PREEMPTION_DELAY, BACKOFF, BACKOFF_DELAY, RESERVATION_TIMEOUT, GANG_GATHER, GANG_GRACE})
+_LEAF_ONLY: Final = frozenset(
+    {
+        PREEMPTION_DELAY, BACKOFF, BACKOFF_DELAY, RESERVATION_TIMEOUT, GANG_GATHER, GANG_GRACE, ORIGINATOR_MAX,
+        USER_FACTOR, USER_MINIMUM,
+    }
+)  # fmt: skip

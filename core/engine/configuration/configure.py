@@ -15,7 +15,7 @@ from typing import Final
 from kornel.core.config.comparison import own_settings
 from kornel.core.config.model import LimitConfig, PartitionConfig, QueueConfig
 from kornel.core.domain.effects import Effect
-from kornel.core.domain.settings import GangScheduling
+from kornel.core.domain.settings import GangScheduling, QueueProperties
 from kornel.core.domain.topology import TopologyLevel
 from kornel.core.engine.configuration import dynamic_queues, offered_types
 from kornel.core.engine.gangs.pools import regroup_members
@@ -31,6 +31,7 @@ from kornel.core.preemption import budgets
 from kornel.core.preemption.quota import timers as quota_timers
 from kornel.core.preemption.quota.timer_rules import Terms, terms_of
 from kornel.core.state.asks.limit_claims import end_saving_at_accounts
+from kornel.core.state.asks.moves import regroup_originators
 from kornel.core.state.books import user_accounting
 from kornel.core.state.books.fair_terms import reckon_fair_terms_anew, take_fair_terms_steps
 from kornel.core.state.history.queue_events import QueueSettings, settings_of
@@ -38,7 +39,7 @@ from kornel.core.state.partition_state import PartitionState
 from kornel.core.state.waiting import admission
 from kornel.core.state.waiting.gathering import bind_members
 from kornel.core.state.waiting.rooms import activate_group, filter_newcomers, look_again, renew_order
-from kornel.core.state.waiting.waking import take_review_steps, wake_for_domains, wake_for_queue
+from kornel.core.state.waiting.waking import take_review_steps, wake_for_domains, wake_for_queue, wake_waiting
 from kornel.shared.readable_amounts import format_count
 
 CLEANER_INTERVAL_NS: Final = 10 * 10**9
@@ -204,7 +205,11 @@ def _make_changes(
     state.rules_changed()
     yield from _follow_config(state, "root", config.root, before.root if before is not None else None, change)
     if change.templates:
+        before_template = {queue: queue.properties for queue in state.queues.values() if not queue.managed}
         yield from dynamic_queues.take_template_steps(state)
+        for queue, properties in before_template.items():
+            if _limits_differ(queue, properties):
+                change.limits[queue] = ()
         for queue in state.queues.values():
             if not queue.managed:
                 change.queues[queue] = None
@@ -213,6 +218,9 @@ def _make_changes(
     if change.limits:
         end_saving_at_accounts(state)
         yield from user_accounting.take_limit_steps(state, change.limits)
+        for queue in change.limits:
+            regroup_originators(state, queue)
+            yield
         yield from take_review_steps(state)
     yield from _settle_queues(state, change)
 
@@ -283,7 +291,9 @@ def _settle_queues(state: PartitionState, change: _Change) -> Iterator[None]:
         touched.append(queue)
         if refreshed.isdisjoint(queue.lineage()):
             refreshed.add(queue)
-            yield from take_fair_terms_steps(queue)
+            for below in take_fair_terms_steps(queue):
+                user_accounting.offer_limits(state, below)
+                yield
     if touched:
         state.in_line.mark_all()  # The priorities that asks lend may have changed.
         for room in list(state.root.rooms):
@@ -300,6 +310,7 @@ def _settle_queues(state: PartitionState, change: _Change) -> Iterator[None]:
     for queue in touched:  # Who comes before whom is known once all are in order.
         wake_for_queue(state, queue)
         yield
+    wake_waiting(state)
     for queue in change.delayed:
         for application in queue.applications.values():
             for ask in application.asks.values():
@@ -323,6 +334,8 @@ def _apply_queue(state: PartitionState, path: str, config: QueueConfig, change: 
     change.quotas.setdefault(queue, terms_of(queue) if listed else quota_timers.NO_TERMS)
     if queue.leaf and queue.properties.preemption_delay_ns != config.effective.preemption_delay_ns:
         change.delayed[queue] = None
+    if _limits_differ(queue, config.effective):
+        change.limits[queue] = config.limits
     queue.properties = config.effective
     queue.draining = False
     queue.managed = True
@@ -334,6 +347,14 @@ def _apply_queue(state: PartitionState, path: str, config: QueueConfig, change: 
     if queue.parent is not None:
         queue.set_limits(state.types.to_sparse(config.guaranteed), state.types.to_sparse(config.max))
     return queue
+
+
+def _limits_differ(queue: Queue, properties: QueueProperties) -> bool:
+    """Tells whether other limits of originators and users follow from *properties* than from those of *queue*."""
+    before, now = (
+        (each.originator_max, each.user_factor, each.user_minimum) for each in (queue.properties, properties)
+    )
+    return queue.leaf and before != now
 
 
 def _dynamic_terms(state: PartitionState, config: QueueConfig) -> DynamicTerms:

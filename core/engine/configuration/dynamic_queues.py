@@ -19,7 +19,7 @@ from kornel.core.policies.placement.namespace_limits import NamespaceLimits
 from kornel.core.policies.queue_order import find_fair_max
 from kornel.core.state.history.queue_events import settings_of
 from kornel.core.state.partition_state import PartitionState
-from kornel.core.state.waiting.waking import wake_for_queue
+from kornel.core.state.waiting.waking import wake_for_account, wake_for_queue
 
 TYPES_LEFT_BY_TAGS: Final = MAX_TYPES // 2
 """The resource types that tags leave to nodes and configurations, because anyone who submits an application writes its
@@ -154,3 +154,5 @@ def _limit_leaf(state: PartitionState, leaf: Queue, wanted: Prospect) -> None:
         leaf.mark_turn()
     if leaf.applications:
         wake_for_queue(state, leaf)
+        for account in leaf.accounts.values():
+            wake_for_account(state, account)

@@ -11,7 +11,7 @@ from itertools import chain
 from typing import Final
 
 from kornel.core.config.model import PartitionConfig, QueueConfig
-from kornel.core.domain.resources import MAX_TYPES
+from kornel.core.domain.resources import MAX_TYPES, Resources
 from kornel.core.model.shapes import Shape, TooManyTypes
 from kornel.core.preemption import budgets
 from kornel.core.state.asks import moves
@@ -175,6 +175,8 @@ def names_by_queue(config: PartitionConfig, before: PartitionConfig | None = Non
             yield []
         template = queue.child_template
         amounts = [queue.guaranteed, queue.max, *(limit.max_resources for limit in queue.limits)]
+        of_originators = (queue.effective.originator_max, queue.dynamic_leaf.originator_max)
+        amounts += [most for most in of_originators if isinstance(most, Resources)]
         if template is not None:
             amounts += [template.guaranteed, template.max]
         yield [name for named in amounts if named for name in named]

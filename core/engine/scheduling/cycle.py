@@ -23,6 +23,7 @@ from kornel.core.state.partition_state import PartitionState
 from kornel.core.state.waiting import admission, backoff, dependence, failing
 from kornel.core.state.waiting.rooms import park_for_domain, park_for_node, park_without_node
 from kornel.core.state.waiting.turns import first_group, has_to_wait
+from kornel.core.state.waiting.waking import wake_waiting
 
 QUEUES_PER_SLICE: Final = 1_000
 """The most queues whose fair-share denominators one slice computes again while those of all queues are due."""
@@ -34,8 +35,11 @@ DOMAINS_PER_UNIT: Final = 25
 def run(state: PartitionState, now_ns: int, budget: int) -> tuple[bool, str]:
     """Runs one slice of about *budget* decisions at most. Returns whether there may be more to do at once, and what
     breaks the law of progress with this slice, in words."""
-    effects = len(state.effects)
+    effects, state.reserving.dues = len(state.effects), None
     more, stirred = _run(state, now_ns, budget)
+    if state.gained:  # What was placed left others more of what users share.
+        wake_waiting(state)
+        more = stirred = True
     if not (stirred or more):
         state.progress = ()
         return False, ""
@@ -66,6 +70,7 @@ def _run(state: PartitionState, now_ns: int, budget: int) -> tuple[bool, bool]:
     # nodes.
     if state.fair_terms_stale or state.fair_terms_steps is not None:
         unfinished = advance_fair_terms(state, QUEUES_PER_SLICE)
+        wake_waiting(state)
     if not (stirred and slices.any_busy(state)):
         left = _run_decisions(state, now_ns, budget)
         stirred = stirred or left < budget

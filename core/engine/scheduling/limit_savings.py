@@ -219,7 +219,7 @@ def _can_come_true(
     application = ask.application
     if application.state in UNSERVED or application.backoff_until_ns or state.reserving.delay_ns is None:
         return False
-    if any(amount > limit.max.get(t, amount) for limit in limits for t, amount in pairs):
+    if not all(limit.could_hold(pairs) for limit in limits):
         return False
     if application.state is AppState.ACCEPTED and admission.may_run(state, application, ask.spec.priority) is not None:
         return False

@@ -225,12 +225,12 @@ def is_still_sound(state: PartitionState, ask: Allocation, node: Node) -> bool:
         return False
     if ask.shape.devices is not None and not device_books.are_usable(node, ask):
         return False
-    accounts = ask.application.accounts
     # The amounts used include those of the ask already.
+    own = {t: -amount for t, amount in pairs}
     quotas = [queue for queue in ask.queue.lineage() if queue.ceilings and queue not in ask.swaps_in]
     if any(queue.used[t] > queue.max[t] for queue in quotas for t, _ in pairs if t in queue.max):
         return False
-    return all(account.used[t] <= account.limit.max.get(t, account.used[t]) for account in accounts for t, _ in pairs)
+    return all(account.has_room(pairs, own) for account in ask.accounts)
 
 
 def _passed_nodes(

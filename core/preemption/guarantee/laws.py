@@ -15,7 +15,7 @@ from kornel.core.domain.ask_places import AskPlace
 from kornel.core.domain.resources import NOTHING
 from kornel.core.domain.settings import GuaranteeMode
 from kornel.core.domain.topology import Wish
-from kornel.core.laws import eligible, freed_devices, overkill, plain_walk, whole_gangs
+from kornel.core.laws import freed_devices, limits, overkill, plain_walk, whole_gangs
 from kornel.core.laws.verdict import Law, Violation
 from kornel.core.model.allocations import Allocation, stand_together
 from kornel.core.model.applications import Application
@@ -56,7 +56,7 @@ def check(view: PartitionView, plan: PreemptionPlan | GangPlan) -> tuple[Violati
             _check_mildest,
         )
         for violation in rule(case)
-    ) + tuple(eligible.check_limits([place.ask for place in case.places], view.types.names))  # fmt: skip
+    ) + tuple(limits.check_limits([place.ask for place in case.places], view.types.names))  # fmt: skip
 
 
 class _Case(Case):

@@ -13,12 +13,14 @@ from typing import Final
 from kornel.core.domain.ask_places import AskPlace
 from kornel.core.domain.settings import PreemptionPolicyKind, PriorityPolicy
 from kornel.core.laws import eligible, freed_devices, overkill, plain_walk, whole_gangs
+from kornel.core.laws.limits import find_excess
 from kornel.core.laws.verdict import Law, Violation, net_of
 from kornel.core.model.allocations import Allocation
 from kornel.core.model.applications import Application
 from kornel.core.model.nodes import Node
 from kornel.core.model.queues import Queue
 from kornel.core.model.shapes import Pairs, Shape, Vector, book_amounts
+from kornel.core.model.users import Account
 from kornel.core.policies.view import PartitionView
 from kornel.core.preemption.monitor.plan import Choice, DuePlace, MonitorPlan, Place
 
@@ -260,7 +262,7 @@ class _After:
         """By node with claims, what was free for preemptors before the first of the places."""
         self._levels: dict[Queue, _Level] = {}
         self._limited: dict[Queue, tuple[_Level, ...]] = {}
-        self._of_account: dict[tuple[object, int], int] = {}
+        self._of_account: dict[Account, dict[int, int]] = {}
         self._gone: dict[Node, list[Allocation]] = {}
         """The victims of the places checked so far, by node."""
         self._moved: set[Allocation] = set()
@@ -426,15 +428,13 @@ class _After:
         for (level, t), held in before.items():
             if level.held_amount(t) > max(level.queue.max[t], held):
                 yield Violation(Law.SUFFICIENT, f"{ask.key} would exceed the max of {level.queue.path}")
-        for account in ask.application.accounts:
+        for account in ask.accounts:
+            planned = self._of_account.setdefault(account, {})
+            beside = {t: amount + planned.get(t, 0) for t, amount in enumerate(account.claimed)}
+            for _ in find_excess(account, ask.shape.amounts, beside):
+                yield Violation(Law.SUFFICIENT, f"{ask.key} would exceed the limit of {account}")
             for t, amount in ask.shape.pairs:
-                booked = self._of_account.get((account, t), 0) + amount
-                self._of_account[account, t] = booked
-                most = account.limit.max.get(t)
-                if most is not None and account.used[t] + account.claimed[t] + booked > most:
-                    yield Violation(
-                        Law.SUFFICIENT, f"{ask.key} would exceed the limit of {account.kind} {account.name}"
-                    )
+                planned[t] = planned.get(t, 0) + amount
 
     def _is_needed(
         self,

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from kornel.core.domain.ask_places import AskPlace
-from kornel.core.laws import eligible, freed_devices, overkill, plain_walk, whole_gangs
+from kornel.core.laws import eligible, freed_devices, limits, overkill, plain_walk, whole_gangs
 from kornel.core.laws.verdict import Law, Violation
 from kornel.core.model.allocations import Allocation
 from kornel.core.policies.view import PartitionView
@@ -23,7 +23,7 @@ def check(view: PartitionView, plan: PreemptionPlan) -> tuple[Violation, ...]:
         *_check_eligible(plan),
         *_sufficient_and_minimal(view, plan),
         *_check_mildest(view, plan),
-        *eligible.check_limits((plan.ask,), view.types.names),
+        *limits.check_limits((plan.ask,), view.types.names),
     )
 
 

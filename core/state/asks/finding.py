@@ -43,7 +43,7 @@ def exceeded_limit(state: PartitionState, ask: Allocation) -> NotPlaced | None:
         elif gate is not None:
             limited = NotPlaced(Unschedulable.APPLICATION_LIMIT, account=gate)
     if limited is None and application.accounts:
-        account = user_limits.find_exceeded(application.accounts, pairs, claimed=ask.triggered)
+        account = user_limits.find_exceeded(ask.accounts, pairs, claimed=ask.triggered)
         if account is not None:
             limited = NotPlaced(Unschedulable.USER_QUOTA, account=account)
     if limited is None:

@@ -13,6 +13,7 @@ from kornel.core.domain.ask_places import AskMove, AskPlace
 from kornel.core.model.allocations import Allocation
 from kornel.core.model.gang_units import unit_of
 from kornel.core.model.nodes import Node
+from kornel.core.model.queues import Queue
 from kornel.core.model.shapes import Shape
 from kornel.core.state.asks.limit_claims import end_saving_below
 from kornel.core.state.books import ledger, replacement_books
@@ -38,7 +39,8 @@ def drop_ask(state: PartitionState, ask: Allocation) -> None:
     group = ask.group
     move_ask(state, ask, AskMove.END)
     end_saving_below(state, ask)
-    ledger.unbook_pending(ask)
+    ledger.unbook_pending(state, ask)
+    wake_waiting(state)
     if group is not None and group.is_unit and group.size:
         activate_group(group)  # There may now be too few members, or few enough for the available room.
 
@@ -54,6 +56,7 @@ def place_unasked(state: PartitionState, allocation: Allocation, node: Node, now
     since its creation, if the shim gives that, or since now."""
     move_ask(state, allocation, _PLACE)
     ledger.book_allocation(state, allocation, node, min(allocation.created_ns, now_ns))
+    wake_waiting(state)
 
 
 def hold_ask(state: PartitionState, ask: Allocation, node: Node) -> None:
@@ -148,6 +151,17 @@ def regroup_ask(state: PartitionState, ask: Allocation) -> None:
     wait_in_line(state, ask)
 
 
+def regroup_originators(state: PartitionState, leaf: Queue) -> None:
+    """Puts the originators that wait in *leaf* apart from other asks, or with their equals again, because another limit
+    of originators applies there."""
+    for application in leaf.applications.values():
+        for ask in [ask for ask in application.asks.values() if ask.spec.originator]:
+            group = ask.group
+            if group is not None and not group.is_unit and group.key != ask.group_key:
+                end_saving_below(state, ask)
+                regroup_ask(state, ask)
+
+
 def release_placeholder(state: PartitionState, placeholder: Allocation) -> None:
     """Keeps *placeholder*, whose release was asked for, from being replaced; it stays booked until the shim
     confirms."""
@@ -161,6 +175,7 @@ def start_replacement(state: PartitionState, ask: Allocation, placeholder: Alloc
     move_ask(state, ask, AskMove.REPLACE)
     move_ask(state, placeholder, AskMove.RELEASE)
     replacement_books.book_replacement(state, ask, placeholder, node, now_ns)
+    wake_waiting(state)
 
 
 def undo_replacement(state: PartitionState, ask: Allocation) -> None:

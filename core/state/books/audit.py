@@ -8,17 +8,19 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from typing import Final
 
 from kornel.core.domain.application_states import AppState
 from kornel.core.domain.ask_places import AskPlace, WaitsFor
 from kornel.core.domain.priorities import NOTHING_WAITS
 from kornel.core.model.allocations import LEAVING, Allocation, AskGroup
 from kornel.core.model.applications import Application
+from kornel.core.model.leaf_accounts import ShareAccount
 from kornel.core.model.nodes import Node
 from kornel.core.model.orders.keyed_heap import KeyedHeap
 from kornel.core.model.queues import Queue
 from kornel.core.model.shapes import Vector
-from kornel.core.model.users import WILDCARD, Account, AccountKind, Limit
+from kornel.core.model.users import NO_AMOUNTS, WILDCARD, Account, AccountKind, Limit
 from kornel.core.policies.application_order import newcomer_key
 from kornel.core.policies.claim_order import class_in_line, place_in_line
 from kornel.core.state.books import device_audit, domain_audit
@@ -361,6 +363,10 @@ def _check_places(state: PartitionState) -> list[Broken]:
     return broken
 
 
+_NO_LIMIT: Final = Limit(NO_AMOUNTS, 0)
+"""Stands for a limit that follows from the properties of a leaf."""
+
+
 def _bound_accounts(queue: Queue) -> dict[tuple[AccountKind, str], tuple[Limit, list[Application]]]:
     """Returns every user and group that a limit of *queue* binds, with that limit and the applications that count
     towards it (config.md 10.2)."""
@@ -373,12 +379,19 @@ def _bound_accounts(queue: Queue) -> dict[tuple[AccountKind, str], tuple[Limit, 
             found.setdefault((AccountKind.USER, user), (limit, []))[1].append(application)
         if group is not None and group in groups:
             found.setdefault((AccountKind.GROUP, group), (groups[group], []))[1].append(application)
+        if application.queue is queue and queue.properties.limits_users:
+            found.setdefault((AccountKind.SHARE, user), (_NO_LIMIT, []))[1].append(application)
+        if application.queue is queue and queue.properties.originator_max is not None:
+            found.setdefault((AccountKind.ORIGINATORS, ""), (_NO_LIMIT, []))[1].append(application)
     return found
 
 
 def _check_users(state: PartitionState) -> list[Broken]:
     broken: list[Broken] = []
     for queue in state.queues.values():
+        active = sum(isinstance(each, ShareAccount) and each.asks > 0 for each in queue.accounts.values())
+        if queue.active_users != active:
+            broken.append(Broken("I3", queue.path, f"counts {queue.active_users} active users, has {active}"))
         bound = _bound_accounts(queue)
         if bound.keys() != queue.accounts.keys():
             strays = sorted(bound.keys() ^ queue.accounts.keys())
@@ -388,19 +401,19 @@ def _check_users(state: PartitionState) -> list[Broken]:
             where = repr(account)
             held = [allocation for application in applications for allocation in application.allocations.values()]
             held += [a for application in applications for a in application.asks.values() if a.place is AskPlace.HELD]
+            held = [allocation for allocation in held if account.counts_ask(allocation)]
             broken += _compare_amounts("I3", where, "used", account.used, _sum_amounts(state, held))
-            claims = [ask for application in applications for ask in application.asks.values() if ask.triggered]
+            asks = [ask for application in applications for ask in application.asks.values() if account.counts_ask(ask)]
+            claims = [ask for ask in asks if ask.triggered]
             broken += _compare_amounts("I3", where, "claimed", account.claimed, _sum_amounts(state, claims))
             if account.claimants != Counter(ask.application for ask in claims):
                 broken.append(Broken("I3", where, f"counts the claims of {list(account.claimants)}, has {claims}"))
-            saved = [
-                ask
-                for application in applications
-                for ask in application.asks.values()
-                if ask.reservation is not None and ask.reservation.by_age
-            ]
+            saved = [ask for ask in asks if ask.reservation is not None and ask.reservation.by_age]
             broken += _compare_amounts("I3", where, "saved", account.saved, _sum_amounts(state, saved))
-            if account.limit != limit:
+            served = (AskPlace.HELD, AskPlace.REPLACING)
+            if isinstance(account, ShareAccount) and account.asks != sum(ask.place not in served for ask in asks):
+                broken.append(Broken("I3", where, f"counts {account.asks} asks that wait"))
+            if limit is not _NO_LIMIT and account.limit != limit:
                 broken.append(Broken("I3", where, f"limited to {account.limit}, should be {limit}"))
             if account.applications.keys() != set(applications):
                 broken.append(Broken("I3", where, f"counts for {list(account.applications)}, not {applications}"))

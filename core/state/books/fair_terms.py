@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from itertools import islice
 
 from kornel.core.model.queues import Queue
+from kornel.core.state.books.user_accounting import offer_limits
 from kornel.core.state.partition_state import PartitionState
 
 
@@ -25,7 +26,11 @@ def advance_fair_terms(state: PartitionState, most: int) -> bool:
     if state.fair_terms_steps is None:
         state.fair_terms_stale = False
         state.fair_terms_steps = take_fair_terms_steps(state.root)
-    if sum(1 for _ in islice(state.fair_terms_steps, most)) < most:
+    found = 0
+    for queue in islice(state.fair_terms_steps, most):
+        found += 1
+        offer_limits(state, queue)
+    if found < most:
         state.fair_terms_steps = None
     return state.fair_terms_stale or state.fair_terms_steps is not None
 
@@ -45,8 +50,8 @@ def refresh_fair_terms_below(top: Queue) -> None:
         pass
 
 
-def take_fair_terms_steps(top: Queue) -> Iterator[None]:
-    """Does the same as :func:`refresh_fair_terms_below` in steps, and yields after each queue."""
+def take_fair_terms_steps(top: Queue) -> Iterator[Queue]:
+    """Does the same as :func:`refresh_fair_terms_below` in steps, and yields each queue after it."""
     left = [(top, _mark_fair_terms(top))]
     while left:
         queue, above = left.pop()
@@ -57,7 +62,7 @@ def take_fair_terms_steps(top: Queue) -> Iterator[None]:
             for order in room.branches[queue].orders.values():
                 order.mark_all()
         left.extend((child, inherited) for child in queue.children.values())
-        yield
+        yield queue
 
 
 def _mark_fair_terms(top: Queue) -> dict[int, int]:

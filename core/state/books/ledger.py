@@ -16,7 +16,7 @@ from kornel.core.model.applications import NO_REQUESTS, Application
 from kornel.core.model.nodes import Node
 from kornel.core.model.queues import Queue
 from kornel.core.model.shapes import Pairs, Shape, Vector, book_amounts, unbook_amounts
-from kornel.core.model.users import Account
+from kornel.core.policies.user_limits import list_binding
 from kornel.core.state.books import device_books, user_accounting
 from kornel.core.state.books.placeholder_books import (
     drop_placeholder,
@@ -39,6 +39,8 @@ def book_pending(ask: Allocation) -> None:
     pending = application.pending
     for t, amount in pairs:
         pending[t] += amount
+    if application.accounts:
+        user_accounting.note_asks(application, 1)
     for queue in application.queue.lineage():
         pending = queue.pending
         for t, amount in pairs:
@@ -67,9 +69,9 @@ def _add_allocation(application: Application, allocation: Allocation) -> None:
         application.members_in(allocation.spec.task_group).count_members(1)
 
 
-def unbook_pending(ask: Allocation) -> None:
+def unbook_pending(state: PartitionState, ask: Allocation) -> None:
     """Takes *ask*, which was withdrawn, off the books."""
-    wait_no_more(ask)
+    wait_no_more(state, ask)
     remove_ask(ask)
 
 
@@ -81,14 +83,17 @@ def book_placement(state: PartitionState, ask: Allocation, node: Node, now_ns: i
     if not asks:
         ask.application.asks = NO_REQUESTS
     _put_on(state, ask, node, now_ns)
-    _use_instead_of_waiting(ask)
+    _use_instead_of_waiting(state, ask)
 
 
-def wait_no_more(ask: Allocation) -> None:
+def wait_no_more(state: PartitionState, ask: Allocation) -> None:
     """Books *ask* as no longer pending; it stays among the asks of its application."""
     application = ask.application
     pairs = ask.shape.pairs
     unbook_amounts(application.pending, pairs)
+    if application.accounts:
+        user_accounting.note_asks(application, -1)
+        user_accounting.offer_shares(state, application.queue)
     for queue in application.queue.lineage():
         unbook_amounts(queue.pending, pairs)
         queue.waiting -= 1
@@ -116,7 +121,7 @@ def book_hold(state: PartitionState, ask: Allocation, node: Node) -> None:
         ask.application.own_amounts()
     if not ask.spec.placeholder:
         book_amounts(ask.application.real, ask.shape.pairs)
-    _use_instead_of_waiting(ask)
+    _use_instead_of_waiting(state, ask)
 
 
 def unbook_hold(state: PartitionState, ask: Allocation) -> None:
@@ -163,26 +168,29 @@ def _end_hold(state: PartitionState, ask: Allocation) -> Node:
     return node
 
 
-def _book_usage(allocation: Allocation) -> None:
+def _book_usage(state: PartitionState, allocation: Allocation) -> None:
     application = allocation.application
     application.mark_turn()
     if application.accounts:
-        user_accounting.charge_accounts(application, allocation.shape.pairs)
+        user_accounting.charge_accounts(allocation)
+        user_accounting.offer_shares(state, application.queue)
     for queue in application.queue.lineage():
         book_amounts(queue.used, allocation.shape.pairs)
         queue.mark_turn()
 
 
-def _use_instead_of_waiting(ask: Allocation) -> None:
+def _use_instead_of_waiting(state: PartitionState, ask: Allocation) -> None:
     """Moves the amounts of *ask* from pending to used in one walk up the queues, because every placement does this."""
     application = ask.application
     pairs = ask.shape.pairs
     pending = application.pending
     for t, amount in pairs:
         pending[t] -= amount
-    if application.accounts:
-        user_accounting.charge_accounts(application, pairs)
     leaf = application.queue
+    if application.accounts:
+        user_accounting.charge_accounts(ask)
+        user_accounting.note_asks(application, -1)
+        user_accounting.offer_shares(state, leaf)
     order = leaf.order
     if application.rooms:
         application.mark_turn()
@@ -205,7 +213,7 @@ def _use_no_more(state: PartitionState, allocation: Allocation) -> None:
     application = allocation.application
     application.mark_turn()
     if application.accounts:
-        user_accounting.refund_accounts(state, application, allocation.shape.pairs)
+        user_accounting.refund_accounts(state, allocation)
     for queue in application.queue.lineage():
         unbook_amounts(queue.used, allocation.shape.pairs)
         queue.mark_turn()
@@ -216,7 +224,7 @@ def _use_no_more(state: PartitionState, allocation: Allocation) -> None:
 def book_allocation(state: PartitionState, allocation: Allocation, node: Node, now_ns: int) -> None:
     """Charges *allocation* to *node*, to its application and to every queue up to the root, without any check."""
     _put_on(state, allocation, node, now_ns)
-    _book_usage(allocation)
+    _book_usage(state, allocation)
 
 
 def _put_on(state: PartitionState, allocation: Allocation, node: Node, now_ns: int) -> None:
@@ -356,7 +364,7 @@ def book_claim(state: PartitionState, ask: Allocation) -> None:
         queue.mark_turn()
         if queue.ceilings and _over_max(queue, pairs):
             swaps_in.append(queue)
-    for account in ask.application.accounts:
+    for account in ask.accounts:
         account.book_claim(ask.application, pairs)
     if swaps_in:
         ask.swaps_in = tuple(swaps_in)
@@ -374,7 +382,7 @@ def unbook_claim(state: PartitionState, ask: Allocation) -> None:
         queue.mark_turn()
         if queue.parked:
             state.gained.append(queue)
-    for account in ask.application.accounts:
+    for account in ask.accounts:
         account.unbook_claim(ask.application, ask.shape.pairs)
         user_accounting.offer_gain(state, account)
     state.changes += 1
@@ -401,7 +409,7 @@ def unbook_saving(ask: Allocation) -> None:
 
 
 def _savings_of(ask: Allocation) -> list[Vector]:
-    return [*(queue.saved for queue in ask.queue.lineage()), *(account.saved for account in ask.application.accounts)]
+    return [*(queue.saved for queue in ask.queue.lineage()), *(account.saved for account in ask.accounts)]
 
 
 def saving_is_sound(ask: Allocation, pairs: Pairs) -> bool:
@@ -409,9 +417,10 @@ def saving_is_sound(ask: Allocation, pairs: Pairs) -> bool:
     under the limits of its user and group, if everything claimed and saved were placed."""
     # The root is left out: its max is the size of the cluster, and the ask waits precisely because too little of the
     # cluster is free.
-    limits: list[Queue | Account] = [queue for queue in ask.queue.lineage()[:-1] if queue.ceilings]
-    limits += ask.application.accounts
-    return all(limit.admits(tuple([(t, limit.saved[t] + amount) for t, amount in pairs])) for limit in limits)
+    limits = [queue for queue in ask.queue.lineage()[:-1] if queue.ceilings]
+    if not all(limit.admits(tuple([(t, limit.saved[t] + amount) for t, amount in pairs])) for limit in limits):
+        return False
+    return all(account.admits(pairs, dict(enumerate(account.saved))) for account in list_binding(ask))
 
 
 def ask_reshaped(state: PartitionState, ask: Allocation, shape: Shape) -> None:
@@ -427,7 +436,7 @@ def ask_reshaped(state: PartitionState, ask: Allocation, shape: Shape) -> None:
         if reserved is not None and reserved.by_age:
             exchange_amounts(queue.saved, before.pairs, shape.pairs)
         queue.mark_turn()
-    for account in ask.application.accounts:
+    for account in ask.accounts:
         if ask.triggered:
             exchange_amounts(account.claimed, before.pairs, shape.pairs)
             user_accounting.offer_gain(state, account)
@@ -470,7 +479,7 @@ def allocation_reshaped(state: PartitionState, request: Allocation, shape: Shape
     if request.spec.placeholder:
         state.note_pairs(application, application.task_groups[request.spec.task_group])
     if application.accounts:
-        user_accounting.exchange_amounts(state, application, before.pairs, shape.pairs)
+        user_accounting.exchange_amounts(state, request, before.pairs, request, shape.pairs)
     for queue in application.queue.lineage():
         exchange_amounts(queue.used, before.pairs, shape.pairs)
         if request.preempted:

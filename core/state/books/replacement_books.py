@@ -19,7 +19,7 @@ def book_replacement(state: PartitionState, ask: Allocation, placeholder: Alloca
 
     If the ask is to run on another node than the placeholder, its room there is charged now, but nothing else.
     """
-    wait_no_more(ask)
+    wait_no_more(state, ask)
     if placeholder.shape.devices is not None and ask.shape.devices is None:
         # From now on it requests the devices of its placeholder, also if it has to wait again.
         ask.shape = state.types.shape_with(ask.shape.resources, placeholder.shape.devices)
@@ -85,7 +85,7 @@ def confirm_replacement(state: PartitionState, placeholder: Allocation) -> Alloc
     book_amounts(application.real, after)
     application.mark_turn()
     if application.accounts:
-        user_accounting.exchange_amounts(state, application, before, after)
+        user_accounting.exchange_amounts(state, placeholder, before, ask, after)
     for queue in application.queue.lineage():
         exchange_amounts(queue.used, before, after)
         queue.mark_turn()

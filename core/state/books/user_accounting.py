@@ -8,17 +8,23 @@ is computed on request (config.md 10).
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from typing import Final
 
 from kornel.core.config.model import LimitConfig
 from kornel.core.domain.application_states import AppState
 from kornel.core.domain.ask_places import AskPlace
+from kornel.core.model.allocations import Allocation
 from kornel.core.model.applications import Application
+from kornel.core.model.leaf_accounts import MoreShares, OriginatorAccount, ShareAccount, make_account
 from kornel.core.model.queues import Queue
 from kornel.core.model.shapes import Pairs, book_amounts
 from kornel.core.model.users import NO_LIMITS, Account, FreedSlot, Limit, QueueLimits
 from kornel.core.policies.owners import groups_of
 from kornel.core.policies.user_limits import binding_limits, choose_group
 from kornel.core.state.partition_state import PartitionState
+
+_SERVED: Final = (AskPlace.HELD, AskPlace.REPLACING)
+"""The places of asks that are among those of their application and do not wait."""
 
 
 def open_accounts(state: PartitionState, application: Application) -> None:
@@ -36,18 +42,22 @@ def close_accounts(application: Application) -> None:
     application.accounts = ()
 
 
-def charge_accounts(application: Application, pairs: Pairs) -> None:
-    """Books that *application* now holds *pairs* more, whatever its limits say."""
+def charge_accounts(request: Allocation) -> None:
+    """Books that the application of *request* now holds what it asks for, whatever its limits say."""
+    application = request.application
     for account in application.accounts:
-        account.charge_pairs(pairs)
+        if account.counts_ask(request):
+            account.charge_pairs(request.shape.pairs)
         account.holders[application] = None
 
 
-def refund_accounts(state: PartitionState, application: Application, pairs: Pairs) -> None:
-    """Books that *application* holds *pairs* less; with its last allocation it no longer counts as holding
-    something."""
+def refund_accounts(state: PartitionState, request: Allocation) -> None:
+    """Books that the application of *request* no longer holds it; with its last allocation it no longer counts as
+    holding something."""
+    application = request.application
     for account in application.accounts:
-        account.refund_pairs(pairs)
+        if account.counts_ask(request):
+            account.refund_pairs(request.shape.pairs)
         if account.parked:
             state.gained.append(account)
         if not application.allocations and not application.held_count:
@@ -64,13 +74,39 @@ def offer_gain(state: PartitionState, account: Account) -> None:
         state.gained.append(FreedSlot(account))
 
 
-def exchange_amounts(state: PartitionState, application: Application, before: Pairs, after: Pairs) -> None:
-    """Books that *application* holds *after* instead of *before*."""
-    for account in application.accounts:
-        account.refund_pairs(before)
-        account.charge_pairs(after)
+def exchange_amounts(
+    state: PartitionState, leaving: Allocation, before: Pairs, coming: Allocation, after: Pairs
+) -> None:
+    """Books that the application of both holds *after* for *coming* instead of *before* for *leaving*, which may be the
+    same."""
+    for account in coming.application.accounts:
+        if account.counts_ask(leaving):
+            account.refund_pairs(before)
+        if account.counts_ask(coming):
+            account.charge_pairs(after)
         if account.parked:
             state.gained.append(account)
+    offer_shares(state, coming.queue)
+
+
+def note_asks(application: Application, change: int) -> None:
+    """Counts *change* more asks of *application* that wait."""
+    for account in application.accounts:
+        if isinstance(account, ShareAccount):
+            account.note_asks(change)
+
+
+def offer_shares(state: PartitionState, leaf: Queue) -> None:
+    """Notes that users may hold more of *leaf*, because it holds more, or because fewer of them ask for something. In a
+    slice, this is looked at once for all placements: thousands of users may wait."""
+    if leaf.properties.limits_users and state.gained[-1:] != [MoreShares(leaf)]:
+        state.gained.append(MoreShares(leaf))
+
+
+def offer_limits(state: PartitionState, leaf: Queue) -> None:
+    """Notes that the limits that follow from the capacity of *leaf* may allow more than before."""
+    kinds = ShareAccount | OriginatorAccount
+    state.gained.extend(each for each in leaf.accounts.values() if each.parked and isinstance(each, kinds))
 
 
 def take_limit_steps(state: PartitionState, changed: Mapping[Queue, tuple[LimitConfig, ...]]) -> Iterator[None]:
@@ -89,6 +125,7 @@ def take_limit_steps(state: PartitionState, changed: Mapping[Queue, tuple[LimitC
         yield
     for queue in state.queues.values():
         queue.accounts.clear()
+        queue.active_users = 0
     for application in state.applications.values():
         if application.state is AppState.NEW or _lost_its_group(application, before):
             group_before = application.limit_group
@@ -112,20 +149,23 @@ def _lost_its_group(application: Application, before: Mapping[Queue, QueueLimits
 
 def _join_accounts(state: PartitionState, application: Application) -> None:
     accounts: list[Account] = []
-    for queue, kind, name, limit in binding_limits(application.queue, application.user, application.limit_group):
+    leaf, types = application.queue, state.types
+    for queue, kind, name, limit in binding_limits(leaf, application.user, application.limit_group, types):
         account = queue.accounts.get((kind, name))
         if account is None:
-            account = queue.accounts[kind, name] = Account(kind, name, queue, limit, len(state.types.names))
+            account = queue.accounts[kind, name] = make_account(kind, name, queue, limit, len(types.names))
         account.applications[application] = None
         accounts.append(account)
     application.accounts = tuple(accounts)
     # An ask that the shim is asked about counts as placed, though it is no allocation yet.
     held = [ask for ask in application.asks.values() if ask.place is AskPlace.HELD]
     for allocation in (*application.allocations.values(), *held):
-        charge_accounts(application, allocation.shape.pairs)
+        charge_accounts(allocation)
     for ask in application.asks.values():
+        if ask.place not in _SERVED:
+            note_asks(application, 1)
         saved = ask.reservation is not None and ask.reservation.by_age
-        for account in accounts:
+        for account in ask.accounts:
             if ask.triggered:
                 account.book_claim(application, ask.shape.pairs)
             if saved:

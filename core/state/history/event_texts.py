@@ -29,7 +29,7 @@ def describe_full_queue(types: ResourceTypes, ask: Allocation, queue: Queue) -> 
 
 def describe_used_limit(types: ResourceTypes, ask: Allocation, account: Account) -> str:
     """Returns the text that *ask* does not fit in the limit of *account*, with what is left of each scarce type."""
-    left = _describe_left(types, ask.shape.pairs, account.used, account.limit.max)
+    left = _describe_left(types, ask.shape.pairs, account.used, account.max)
     return f"Request for {ask.shape.write_amounts()} does not fit in the limit of {account}: {left}"
 
 

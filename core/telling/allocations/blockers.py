@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from kornel.core.domain.application_states import AppState
 from kornel.core.domain.ask_places import AskPlace, WaitsFor
@@ -42,6 +42,13 @@ from kornel.core.telling.queues.above_max import above_max_of
 from kornel.shared.readable_amounts import format_count
 
 _LEVELS = {level: at for at, level in enumerate(Level)}
+_QUOTAS: Final = {
+    AccountKind.USER: BlockerKind.USER_QUOTA,
+    AccountKind.GROUP: BlockerKind.GROUP_QUOTA,
+    AccountKind.SHARE: BlockerKind.USER_QUOTA,
+    AccountKind.ORIGINATORS: BlockerKind.ORIGINATOR_LIMIT,
+}
+_LATER: Final = "not enough left of the limit"
 
 
 def find_blockers(state: PartitionState, ask: Allocation) -> tuple[tuple[Blocker, ...], int]:
@@ -284,14 +291,15 @@ def find_gang_lack(state: PartitionState, members: Sequence[Allocation]) -> Gang
 
 
 def _user_blockers(state: PartitionState, ask: Allocation, pairs: Pairs) -> Iterator[Blocker]:
-    for account in ask.application.accounts:
+    for account in user_limits.list_binding(ask):
         short = tuple(
             Shortage(state.types.names[t], most, most - left, asked, asked - left)
             for t, asked, left, most in user_limits.find_shortfalls(account, pairs)
             if asked > left
         )
-        kind = BlockerKind.USER_QUOTA if account.kind is AccountKind.USER else BlockerKind.GROUP_QUOTA
-        yield from _limit_blockers(state, ask, kind, account, short)
+        for blocker in _limit_blockers(state, ask, _QUOTAS[account.kind], account, short):
+            never = blocker.permanent and account.could_hold(pairs)
+            yield blocker._replace(permanent=False, detail=_LATER) if never else blocker
 
 
 def _queue_blockers(state: PartitionState, ask: Allocation) -> Iterator[Blocker]:

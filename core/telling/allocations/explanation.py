@@ -53,6 +53,8 @@ class BlockerKind(StrEnum):
     """The application may not start, because a group of its user runs as many as it may."""
     USER_QUOTA = "user-quota"
     """A limit of the user has no room for the ask."""
+    ORIGINATOR_LIMIT = "originator-limit"
+    """The originators in the queue hold what they may."""
     GROUP_QUOTA = "group-quota"
     """A limit of a group of the user has no room for the ask."""
     QUEUE_QUOTA = "queue-quota"

@@ -11,7 +11,7 @@ from kornel.core.engine.scheduling import lapsing
 from kornel.core.model.allocations import Allocation, LimitClaim, Reservation
 from kornel.core.model.nodes import Node
 from kornel.core.model.queues import Queue
-from kornel.core.model.users import Account
+from kornel.core.model.users import Account, AccountKind
 from kornel.core.state.asks.limit_claims import find_lacking
 from kornel.core.state.partition_state import PartitionState
 from kornel.core.telling.encoding.values import write_second
@@ -236,9 +236,14 @@ def _describe_ask(ask: Allocation) -> tuple[str, str, str, str]:
 
 
 def _name_limit(limit: Queue | Account) -> tuple[PlaceKind, str]:
+    """Returns the kind and the name of *limit*. Those that follow from the properties of a leaf are shown as limits of
+    the leaf, and of its user."""
     if isinstance(limit, Queue):
         return PlaceKind.QUEUE, limit.path
-    return PlaceKind(limit.kind), f"{limit.name} in {limit.queue.path}"
+    if limit.kind is AccountKind.ORIGINATORS:
+        return PlaceKind.QUEUE, limit.queue.path
+    kind = PlaceKind.GROUP if limit.kind is AccountKind.GROUP else PlaceKind.USER
+    return kind, f"{limit.name} in {limit.queue.path}"
 
 
 def _kind_of(claim: Reservation | LimitClaim) -> ClaimKind:

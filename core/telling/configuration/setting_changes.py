@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import fields, is_dataclass
+from fractions import Fraction
 from typing import Any, Final
 
 from kornel.core.config.keys import properties
 from kornel.core.config.model import LimitConfig, PartitionConfig, QueueConfig
+from kornel.core.domain.resources import Resources
 from kornel.core.domain.settings import PlacementRuleConfig
 from kornel.core.model.queues import DynamicTerms, Queue
 from kornel.core.state.partition_state import PartitionState
@@ -28,6 +30,9 @@ _PROPERTIES: Final[Mapping[str, str]] = {
     "unschedulable_backoff_delay": properties.BACKOFF_DELAY,
     "gang_gather": properties.GANG_GATHER,
     "gang_grace": properties.GANG_GRACE,
+    "originator_max": properties.ORIGINATOR_MAX,
+    "user_factor": properties.USER_FACTOR,
+    "user_minimum": properties.USER_MINIMUM,
 }
 _PREEMPTION: Final[Mapping[str, str]] = {
     "quota_enabled": "quotapreemptionenabled",
@@ -134,12 +139,16 @@ def _compare_fields(label: str, was: Any, now: Any, keys: Mapping[str, str]) -> 
             continue
         if is_dataclass(after):
             yield from _compare_fields(path, before, after, {})
-        elif isinstance(after, Mapping) and any(map(_has_parts, (*before.values(), *after.values()))):
+        elif _has_entries(after) and any(map(_has_parts, (*before.values(), *after.values()))):
             yield from _compare_entries(path, before, after)
         elif name != item.name:
             yield SettingChange(path, _write_seconds(before), _write_seconds(after))
         else:
             yield SettingChange(path, _write_value(before), _write_value(after))
+
+
+def _has_entries(value: Any) -> bool:
+    return isinstance(value, Mapping) and not isinstance(value, Resources)
 
 
 def _has_parts(value: Any) -> bool:
@@ -200,4 +209,6 @@ def _write_value(value: Any) -> str:
         return " ".join(f"{name}={value[name]}" for name in sorted(value))
     if isinstance(value, tuple):
         return ",".join(str(item) for item in value)
+    if isinstance(value, Fraction):
+        return f"{float(value):g}"
     return str(value).lower() if isinstance(value, bool) else str(value)

@@ -51,7 +51,9 @@ def explain_user(state: PartitionState, user: str) -> UserExplanation | None:
     owned = [application for application in state.applications.values() if application.user == user]
     accounts = {account: None for application in owned for account in application.accounts}
     limits: list[tuple[Queue, AccountKind, str, Limit]] = [
-        (account.queue, account.kind, account.name, account.limit) for account in accounts
+        (account.queue, account.kind, account.name, Limit(account.max, account.max_applications))
+        for account in accounts
+        if account.kind is not AccountKind.ORIGINATORS
     ]
     known = {(queue, kind) for queue, kind, _, _ in limits}
     limits += [
@@ -71,7 +73,7 @@ def explain_user(state: PartitionState, user: str) -> UserExplanation | None:
         levels.append(
             LimitLevel(
                 queue.path,
-                str(kind),
+                str(AccountKind.GROUP if kind is AccountKind.GROUP else AccountKind.USER),
                 name,
                 resources(limit.max),
                 resources(used),

@@ -14,9 +14,9 @@ from kornel.core.engine.configuration.dynamic_queues import Prospect
 from kornel.core.engine.intake import allocation_intake, application_intake, device_faults
 from kornel.core.model.allocations import Allocation
 from kornel.core.model.applications import Application
+from kornel.core.model.leaf_accounts import make_account
 from kornel.core.model.queues import Queue
 from kornel.core.model.shapes import Shape
-from kornel.core.model.users import Account
 from kornel.core.policies.access import Submitter
 from kornel.core.policies.owners import NOBODY, groups_of
 from kornel.core.policies.placement.applicant import applicant_of
@@ -60,8 +60,8 @@ def find_applicant(sandbox: Sandbox, question: SupposeAsk) -> Application | str:
     application = Application(spec, leaf, spec.user, sandbox.now_ns, state.nothing_held)
     application.limit_group = choose_group(leaf, groups_of(spec))
     application.accounts = tuple(
-        queue.accounts.get((kind, name)) or Account(kind, name, queue, limit, len(state.types.names))
-        for queue, kind, name, limit in binding_limits(leaf, application.user, application.limit_group)
+        queue.accounts.get((kind, name)) or make_account(kind, name, queue, limit, len(state.types.names))
+        for queue, kind, name, limit in binding_limits(leaf, spec.user, application.limit_group, state.types)
     )
     return application
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from fractions import Fraction
 from typing import Any
 
 import pytest
@@ -10,10 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kornel.core.config.keys.properties import inherited_properties, resolve_properties
+from kornel.core.domain.resources import Resources
 from kornel.core.domain.settings import PreemptionPolicyKind, PriorityPolicy, QueueProperties, QuotaTimer, SortPolicy
 from tests.unit.config.reading import errors, find, load_root, partition_text, queue, root, warnings
 
 S = 10**9
+SOME = Resources({"vcore": 1500, "memory": 8 << 30})
 
 
 def leaf(**properties: str) -> QueueProperties:
@@ -78,6 +81,27 @@ VALUES: list[tuple[str, str, str, Any, bool]] = [
     ("application.unschedasks.backoff", "-1", "unschedulable_backoff", 0, True),
     ("application.unschedasks.backoff.delay", "1m", "unschedulable_backoff_delay_ns", 60 * S, False),
     ("application.unschedasks.backoff.delay", "0s", "unschedulable_backoff_delay_ns", 30 * S, True),
+    ("originator.max", "20%", "originator_max", Fraction(1, 5), False),
+    ("originator.max", "12.5 %", "originator_max", Fraction(1, 8), False),
+    ("originator.max", "0%", "originator_max", Fraction(0), False),
+    ("originator.max", "101%", "originator_max", None, True),
+    ("originator.max", "0.2", "originator_max", None, True),
+    ("originator.max", "", "originator_max", None, True),
+    ("originator.max", "vcore: 4", "originator_max", Resources({"vcore": 4000}), False),
+    ("originator.max", "{vcore: 1500m, memory: 8Gi}", "originator_max", SOME, False),
+    ("originator.max", "vcore: 4, vcore: 5", "originator_max", None, True),
+    ("originator.max", "vcore: four", "originator_max", None, True),
+    ("originator.max", "vcore=4", "originator_max", None, True),
+    ("user-limit-factor", "1", "user_factor", Fraction(1), False),
+    ("user-limit-factor", "0.25", "user_factor", Fraction(1, 4), False),
+    ("user-limit-factor", "-1", "user_factor", None, False),
+    ("user-limit-factor", "0", "user_factor", None, True),
+    ("user-limit-factor", "-2", "user_factor", None, True),
+    ("user-limit-factor", "1e3", "user_factor", None, True),
+    ("minimum-user-limit-percent", "25", "user_minimum", 25, False),
+    ("minimum-user-limit-percent", "0", "user_minimum", 0, False),
+    ("minimum-user-limit-percent", "101", "user_minimum", 100, True),
+    ("minimum-user-limit-percent", "25%", "user_minimum", 100, True),
 ]
 
 
@@ -123,6 +147,9 @@ INHERITANCE: list[tuple[str, str, str]] = [
     ("quota.preemption.miss", "5", "5"),
     ("application.unschedasks.backoff", "3", "3"),
     ("application.unschedasks.backoff.delay", "15s", "15s"),
+    ("originator.max", "20%", "20%"),
+    ("user-limit-factor", "2", "2"),
+    ("minimum-user-limit-percent", "25", "25"),
 ]
 
 

@@ -6,6 +6,7 @@ import pytest
 
 from kornel.core.domain.settings import QueueProperties
 from kornel.core.model.queues import Queue
+from kornel.core.model.shapes import ResourceTypes
 from kornel.core.model.users import Account, AccountKind, Limit, QueueLimits
 from kornel.core.policies.queue_order import queue_key
 from kornel.core.policies.user_limits import (
@@ -17,6 +18,7 @@ from kornel.core.policies.user_limits import (
 )
 
 CPU, MEMORY = 0, 1
+TYPES = ResourceTypes(lambda _: None)
 
 
 def limits(users: dict[str, int] | None = None, groups: dict[str, int] | None = None) -> QueueLimits:
@@ -74,7 +76,8 @@ def test_limits_that_bind(user: str, group: str | None, expected: list[tuple[str
     """A user by name, else by ``*``, level by level (T78); a group only by its own name (T79)."""
     leaf = path(root=limits({"sue": 100, "*": 10}, {"dev": 50}), leaf=limits({"*": 3}, {"ops": 6, "*": 7}))
     found = [
-        (queue.name, kind.value, name, limit.max[CPU]) for queue, kind, name, limit in binding_limits(leaf, user, group)
+        (queue.name, kind.value, name, limit.max[CPU])
+        for queue, kind, name, limit in binding_limits(leaf, user, group, TYPES)
     ]
     assert found == expected
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from kornel.core.domain.resources import Resources
 from kornel.core.telling.allocations.explanation import AskReport, Blocker, BlockerKind
 from kornel.core.telling.claims.claim_views import ClaimKind, ClaimReason, PlaceKind
-from kornel.core.telling.explain import Named
+from kornel.core.telling.explain import Named, UserNamed
 from kornel.core.telling.reader import PartitionReader
 from tests.reading import read
 from tests.scenarios.stage import Stage
@@ -108,6 +108,32 @@ def test_an_ask_that_must_run_where_another_must_is_told_of_it() -> None:
         "room there has been held for first since 1970-01-01T00:00:01Z, because it must run there, "
         "until it is placed or withdrawn"
     )
+
+
+def test_what_is_saved_below_limits_of_a_leaf_is_listed_at_it_and_at_its_user() -> None:
+    """A driver of 2 waits for one of 3 that originators may hold, and her other ask for half of the leaf."""
+    views = reading(
+        "queue root.q max={vcore=6000} originator.max=50% minimum-user-limit-percent=50",
+        "node n1 vcore=9000",
+        "app A queue=root.q user=ann",
+        "app B queue=root.q user=bob",
+        "ask r1 app=B vcore=1000 originator",
+        "ask r2 app=B vcore=1000 originator",
+        "ask never app=B vcore=9000",
+        "ask r3 app=A vcore=2000",
+        "cycle",
+        "ask driver app=A p=2 vcore=2000 originator",
+        "ask task app=A p=1 vcore=2000",
+        "cycles until=6s every=1s",
+    )
+    assert {(claim.key, claim.where) for claim in views.claims()} == {
+        ("driver", "queue root.q"), ("driver", "user ann in root.q"),
+    }  # fmt: skip
+    explained = views.explain(UserNamed("ann"))
+    assert explained is not None
+    assert [(level.kind, level.name, level.max) for level in explained.levels] == [
+        ("user", "ann", Resources({"vcore": 3000}))
+    ]
 
 
 def waiting_below_limits(*lines: str, properties: str = "") -> PartitionReader:

@@ -154,6 +154,26 @@ def test_queues_that_come_go_drain_and_change() -> None:
     assert core.queues().keys() == after.keys() - {"root.empty"}, "only the empty one is removed"
 
 
+def test_limits_of_originators_and_users_are_told_as_numbers() -> None:
+    core = Core(text(queue("a", properties={"originator.max": "vcore: 2"})))
+    impact = core.preview(
+        text(
+            queue(
+                "a", properties={"originator.max": "12.5%", "user-limit-factor": "2", "minimum-user-limit-percent": "9"}
+            )
+        )
+    )
+    (change,) = impact.queues
+    assert {each.name: (each.before, each.after) for each in change.settings} == {
+        "properties.originator.max": ("vcore=2000", "0.125"),
+        "properties.user-limit-factor": ("", "2"),
+        "properties.minimum-user-limit-percent": ("100", "9"),
+    }
+    core.update(text(queue("a")))
+    (back,) = core.preview(text(queue("a", properties={"originator.max": "memory: 5, vcore: 1"}))).queues
+    assert [(each.before, each.after) for each in back.settings] == [("", "memory=5 vcore=1000")]
+
+
 def test_settings_are_called_as_they_are_written() -> None:
     """Properties and switches have their keys from the file, times are in seconds, and only what differs is told."""
     core = Core()

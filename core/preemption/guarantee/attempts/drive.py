@@ -19,7 +19,7 @@ from kornel.core.model.allocations import Allocation, AskGroup, Reservation
 from kornel.core.model.nodes import Node
 from kornel.core.model.not_placed import NotPlaced
 from kornel.core.model.shapes import Pairs
-from kornel.core.model.users import Account
+from kornel.core.model.users import Account, AccountKind
 from kornel.core.preemption import budgets, eviction
 from kornel.core.preemption.budgets import RETRY_NS, Ruling, set_due
 from kornel.core.preemption.entitlement import fence_root, find_entitlement
@@ -286,8 +286,10 @@ def cannot_help(state: PartitionState, ask: Allocation, account: Account, now_ns
     if ask.outcome is Outcome.USER_QUOTA:
         return
     names = state.types.names
-    held = ", ".join(f"{account.used[t]} of {most} {names[t]}" for t, most in account.limit.max.items())
-    detail = f"preemption cannot help: {account.kind} {account.name} holds {held} in {account.queue.path}"
+    held = ", ".join(f"{account.used[t]} of {most} {names[t]}" for t, most in account.max.items())
+    detail = f"preemption cannot help: {account} holds {held}"
+    if account.kind in (AccountKind.USER, AccountKind.GROUP):
+        detail = f"preemption cannot help: {account.kind} {account.name} holds {held} in {account.queue.path}"
     tell_refusal(state, (ask,), Refusal(Outcome.USER_QUOTA, detail), now_ns)
 
 

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from kornel.core.domain.reasons import Outcome, Unschedulable
-from kornel.core.model.allocations import Allocation, sum_amounts
+from kornel.core.model.allocations import Allocation
 from kornel.core.model.applications import Application
 from kornel.core.model.gang_units import GangUnit, UnitId
 from kornel.core.model.not_placed import NotPlaced
@@ -246,8 +246,7 @@ def _find_lost(state: PartitionState, unit_id: UnitId, hold: GangHold, now_ns: i
 def _exceeded_account(application: Application, lost: Sequence[Allocation]) -> Account | None:
     """Returns the user or group whose limit does not let the members *lost* run, for which places are to be found,
     beside what others of theirs hold and claim by now; ``None``: all limits do."""
-    wanted = sum_amounts(ask for ask in lost if not ask.triggered)
-    return user_limits.find_exceeded(application.accounts, tuple(wanted.items()))
+    return user_limits.find_exceeded_by([ask for ask in lost if not ask.triggered])
 
 
 def _one_of_each_size(members: Sequence[Allocation]) -> list[Allocation]:

@@ -16,7 +16,6 @@ from kornel.core.domain.priorities import NOTHING_WAITS, exposed_priority
 from kornel.core.domain.settings import PreemptionPolicyKind, PriorityPolicy
 from kornel.core.domain.topology import Wish
 from kornel.core.model.allocations import Allocation, Reservation
-from kornel.core.model.applications import Application
 from kornel.core.model.queues import Queue
 from kornel.core.model.shapes import Pairs, Shape
 from kornel.core.model.users import Account
@@ -249,7 +248,7 @@ def _count_demand(
             members = group.unordered_asks()
             looked_at += len(members) // _MEMBERS_A_LOOK
             unwilling = {ask for ask in members if not ask.spec.allow_preempt_other}
-            count = _within_limits(application, group.shape.pairs, group.size - len(unwilling), taken)
+            count = _within_limits(group.first_ask(), group.size - len(unwilling), taken)
             if count:
                 _add(figures, group.shape.pairs, count, entitled=entitlement_of(view, group.first_ask()) is not None)
             if looked_at >= _APPLICATIONS_A_PIECE:
@@ -262,17 +261,13 @@ def _count_demand(
     yield looked_at
 
 
-def _within_limits(application: Application, pairs: Pairs, count: int, taken: dict[Account, Amounts]) -> int:
-    """Returns how many of *count* asks of *pairs* fit under the limits of the user and group of *application*, and adds
-    these to *taken*."""
-    for account in application.accounts:
-        used = taken.get(account, {})
-        for t, amount in pairs:
-            most = account.limit.max.get(t)
-            if most is not None:
-                left = most - account.used[t] - account.claimed[t] - used.get(t, 0)
-                count = min(count, max(0, left) // amount)
-    for account in application.accounts:
+def _within_limits(ask: Allocation, count: int, taken: dict[Account, Amounts]) -> int:
+    """Returns how many of *count* asks such as *ask* fit under the limits of its user and group, and adds these to
+    *taken*."""
+    pairs = ask.shape.pairs
+    for account in ask.accounts:
+        count = account.count_fitting(pairs, count, taken.get(account, {}))
+    for account in ask.accounts:
         used = taken.setdefault(account, {})
         for t, amount in pairs:
             used[t] = used.get(t, 0) + amount * count

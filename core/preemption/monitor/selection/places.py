@@ -262,14 +262,7 @@ class Planner:
         return self._run.picture.of[queue].projected(t)
 
     def _within_limits(self, ask: Allocation) -> bool:
-        for account in ask.application.accounts:
-            planned = self._accounts.get(account, {})
-            for t, amount in ask.shape.pairs:
-                most = account.limit.max.get(t)
-                taken = account.used[t] + account.claimed[t] + planned.get(t, 0)
-                if most is not None and taken + amount > most:
-                    return False
-        return True
+        return all(account.admits(ask.shape.pairs, self._accounts.get(account, {})) for account in ask.accounts)
 
     def _may_wait(self, ask: Allocation) -> bool:
         """Tells whether *ask* waits for room that preemption may provide."""
@@ -475,7 +468,7 @@ class Planner:
             if spare is not None:
                 for t, amount in candidate.originating:
                     spare[t] -= amount
-        for account in want.ask.application.accounts:
+        for account in want.ask.accounts:
             planned = self._accounts.setdefault(account, {})
             for t, amount in want.pairs:
                 planned[t] = planned.get(t, 0) + amount

@@ -42,6 +42,7 @@ export const MEANINGS = {
     "user-applications": "The application may not start, because its user runs as many as they may.",
     "group-applications": "The application may not start, because a group of its user runs as many as it may.",
     "user-quota": "A limit of the user has no room for the ask.",
+    "originator-limit": "The originators in the queue hold what they may.",
     "group-quota": "A limit of a group of the user has no room for the ask.",
     "queue-quota": "The queue, or one above it, has no headroom below its max.",
     "limit-reserved": "The free amounts below a limit are kept for another ask.",
