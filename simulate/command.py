@@ -7,17 +7,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from threading import current_thread, main_thread
-from typing import Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
 from kornel.cli.options import refuse_input, report_failure
 from kornel.cli.terminal import echo_text, print_error
-from kornel.shim_mock.documents import InputError
-from kornel.simulate.comparing import Comparer, RunRow
-from kornel.simulate.report import SUMMARY, describe_comparison, write_report
-from kornel.simulate.simulated_core import ConfigurationRefused, SimulationFailed
-from kornel.simulate.workloads import GENERATED, Generation, WorkloadError, open_workload
+
+if TYPE_CHECKING:
+    from kornel.simulate.comparing import Comparer, RunRow
 
 EXIT_INTERRUPTED: Final = 130
 
@@ -25,7 +23,7 @@ EXIT_INTERRUPTED: Final = 130
 def simulate(
     workload: Annotated[
         str,
-        typer.Option("--workload", metavar="WHAT", help=f"A scenario file, the folder of a trace, or {GENERATED!r}."),
+        typer.Option("--workload", metavar="WHAT", help="A scenario file, the folder of a trace, or 'generated'."),
     ],
     queues: Annotated[
         list[Path],
@@ -43,6 +41,13 @@ def simulate(
 
     Ctrl-C ends it with a report on the runs that are finished.
     """
+    # The engine takes a while to import, and the help lists all commands.
+    from kornel.shim_mock.documents import InputError  # noqa: PLC0415
+    from kornel.simulate.comparing import Comparer  # noqa: PLC0415
+    from kornel.simulate.report import SUMMARY, describe_comparison, write_report  # noqa: PLC0415
+    from kornel.simulate.simulated_core import ConfigurationRefused, SimulationFailed  # noqa: PLC0415
+    from kornel.simulate.workloads import Generation, WorkloadError, open_workload  # noqa: PLC0415
+
     try:
         opened = open_workload(workload, Generation(hours, nodes, load))
         configurations = _read_configurations(queues)
@@ -70,6 +75,8 @@ def simulate(
 
 def _read_configurations(files: list[Path]) -> list[tuple[str, str]]:
     """Returns the names of *files*, which have to differ, with their texts."""
+    from kornel.simulate.workloads import WorkloadError  # noqa: PLC0415
+
     found = [(str(path), path.read_text(encoding="utf-8")) for path in files]
     if len({name for name, _ in found}) < len(found):
         raise WorkloadError("a file is named twice by --queues")

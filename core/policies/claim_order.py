@@ -7,7 +7,7 @@ somebody who is no more important.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from functools import lru_cache
 from itertools import pairwise
 from typing import Final
@@ -169,12 +169,14 @@ def stands_before(ask: Allocation, other: Allocation) -> bool:
 
 class Dues:
     """Finds who is owed a guarantee, and who is more important, as long as nothing is booked: once for all of one size
-    in a leaf, and once for all of one priority in two leaves."""
+    in a leaf, and once for all of one priority in two leaves. *marks*: numbers that tell when something is booked."""
 
-    def __init__(self, mode: GuaranteeMode) -> None:
+    def __init__(self, mode: GuaranteeMode, marks: tuple[int, ...] = ()) -> None:
         self._mode = mode
+        self.marks: Final = marks
         self._owing: dict[object, tuple[Queue, ...]] = {}
         self._leads: dict[tuple[Queue, float, Queue, float], float] = {}
+        self._surveyed: tuple[list[Allocation], list[Reservation]] | None = None
 
     def find_owing(self, ask: Allocation, pairs: Pairs | None = None) -> tuple[Queue, ...]:
         """Returns the queues that owe *ask* their guarantee, or *pairs* to its whole gang: for all together, guarantees
@@ -204,6 +206,18 @@ class Dues:
         if key not in self._leads:
             self._leads[key] = _lead_over(ask, other)
         return self._leads[key]
+
+    def list_lenders(self, ask: Allocation, saved: Collection[Reservation]) -> Collection[Reservation]:
+        """Returns *saved*, which are all claims of the partition, without most of those that *ask* may not pass: if it
+        comes before no holder, only those whose holders are owed nothing."""
+        if self._surveyed is None:
+            standings: dict[object, Allocation] = {}
+            for holder in [claim.waiter for claim in saved]:
+                among = holder.queue if holder.queue.properties.sort_by_priority else holder.application
+                standings.setdefault((among, holder.turn_priority), holder)
+            self._surveyed = list(standings.values()), [claim for claim in saved if not self.is_owed(claim)]
+        holders, unowed = self._surveyed
+        return saved if any(self.find_lead(ask, holder) > 0 for holder in holders) else unowed
 
 
 def list_lent(
@@ -273,10 +287,12 @@ def owing_queues(ask: Allocation, mode: GuaranteeMode, pairs: Pairs | None = Non
     """Returns the queues that owe *ask* their guarantee: law 4 lets it have room although somebody would have to leave,
     but nobody inside these queues (preemption.md A); none: it is owed nothing. *pairs*: of its whole gang."""
     own = dict(pairs or ask.shape.pairs) if ask.triggered else {}  # A firm claim does not count against its own waiter.
-    found = list(list_guarantees(ask, lambda queue, t: project_usage(queue, t) - own.get(t, 0), pairs))
-    if not all(guarantee.asked <= guarantee.most and guarantee.has_room(mode) for guarantee in found):
-        return ()
-    return tuple(dict.fromkeys(guarantee.queue for guarantee in found))
+    found: list[Queue] = []
+    for guarantee in list_guarantees(ask, lambda queue, t: project_usage(queue, t) - own.get(t, 0), pairs):
+        if guarantee.asked > guarantee.most or not guarantee.has_room(mode):
+            return ()
+        found.append(guarantee.queue)
+    return tuple(dict.fromkeys(found))
 
 
 def rank_below(ask: Allocation, common: Queue) -> float:

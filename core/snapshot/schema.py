@@ -219,6 +219,10 @@ def _no_list(_: object) -> list[Any]:
     return []
 
 
+def _no_dues(_: object) -> None:
+    return None
+
+
 def _no_missing_shares(_: object) -> MissingShares:
     return MissingShares()
 
@@ -496,7 +500,7 @@ PARTITIONS: Final = (
         "aged asked at_limits candidates choose_at_ns choose_not_before_ns delay_ns due_ns lapsed left"
         " not_before_ns percent review_after_ns reviewed saved short",
         defaults={"asked": (0, 0, False)},
-        derived={"looked_at": _no_map, "owing": _no_map, "shares": _no_missing_shares},
+        derived={"dues": _no_dues, "looked_at": _no_map, "owing": _no_map, "shares": _no_missing_shares},
         under_way="line",
     ),
     Kept(NodeScore, "_binpacking _weights"),

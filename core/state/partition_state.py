@@ -26,7 +26,7 @@ from kornel.core.model.shapes import ResourceTypes, Shape, Vector, widen_vector
 from kornel.core.model.task_groups import TaskGroup
 from kornel.core.model.users import Account, FreedSlot
 from kornel.core.policies.application_order import application_turn_key, newcomer_key
-from kornel.core.policies.claim_order import place_in_line
+from kornel.core.policies.claim_order import Dues, place_in_line
 from kornel.core.policies.node_score import NodeScore
 from kornel.core.policies.placement.rules import Rule, compile_rules
 from kornel.core.policies.queue_order import queue_turn_key
@@ -243,6 +243,13 @@ class PartitionState:
     def marks(self) -> tuple[int, ...]:
         """Numbers of which one is different after each change of what is used or kept."""
         return self.changes, len(self.reservations), self.held_count, len(self.reserving.saved)
+
+    @property
+    def dues(self) -> Dues:
+        """Finds who is owed a guarantee now; what it has found holds until something is booked, in one slice."""
+        if self.reserving.dues is None or self.reserving.dues.marks != self.marks:
+            self.reserving.dues = Dues(self.guarantee_mode, self.marks)
+        return self.reserving.dues
 
     def report_decision(self, decided: PreemptionDecided) -> None:
         """Appends *decided* to the effects; events that are recorded from now on come after it."""

@@ -337,13 +337,14 @@ def test_worlds_in_which_core_or_judge_once_erred_are_played_by_the_rule(number:
 
 
 def lend_nothing(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(waking, "lends_room", lambda *_: False)
+    patch.setattr(waking, "count_lent", lambda *_: 0)
     patch.setattr(loans, "count_lent", lambda *_: 0)
 
 
 def lend_to_everybody(patch: pytest.MonkeyPatch) -> None:
     for module in (waking, loans):
         patch.setattr(module, "list_lent", lambda _ask, saved, _dues: list(saved))
+    patch.setattr(claim_order.Dues, "list_lenders", lambda _self, _ask, saved: saved)
 
 
 def ignore_saved_room(patch: pytest.MonkeyPatch) -> None:

@@ -37,6 +37,7 @@ DERIVED: Final = frozenset(
         "_written",
         "_lack",
         "_named",
+        "dues",
         "offers",
         "in_order",
         "glimpses",

@@ -19,7 +19,7 @@ from kornel.core.model.not_placed import NotPlaced
 from kornel.core.model.queues import Queue
 from kornel.core.model.shapes import Pairs, Shape
 from kornel.core.policies import user_limits
-from kornel.core.policies.claim_order import Dues, list_lent
+from kornel.core.policies.claim_order import list_lent
 from kornel.core.policies.device_choice import choose_devices
 from kornel.core.policies.device_packing import Budget
 from kornel.core.policies.device_sharing import DevicesOf, share_on_nodes
@@ -79,7 +79,7 @@ def find_lent_places(state: PartitionState, members: Sequence[Allocation]) -> Pl
     """Returns places for all *members* in room that nobody holds, in what is saved for them and, where that is not
     enough, in what is saved for those whom their gang may pass; ``None``: they find none."""
     own = [ask.reservation for ask in members if ask.reservation is not None]
-    lent = list_lent(find_least(members), state.reserving.saved, Dues(state.guarantee_mode), add_up(members))
+    lent = list_lent(find_least(members), state.reserving.saved, state.dues, add_up(members))
     sizes = {ask.shape.pairs for ask in members if not ask.spec.required_node}
     for lifted in filter(None, (own, lent and own + lent)):
         with savings.lift_saved(state, lifted):

@@ -18,7 +18,7 @@ from kornel.core.model.nodes import Node
 from kornel.core.model.not_placed import NotPlaced
 from kornel.core.model.queues import Queue
 from kornel.core.model.shapes import holds_pairs
-from kornel.core.policies.claim_order import Dues, list_lent, owing_queues, rank_below
+from kornel.core.policies.claim_order import list_lent, owing_queues, rank_below
 from kornel.core.policies.guarantees import project_usage
 from kornel.core.policies.queue_order import fair_share
 from kornel.core.state.asks import group_domains
@@ -46,7 +46,8 @@ def find_lent_node(state: PartitionState, ask: Allocation, why: NotPlaced) -> No
     pairs, saved = ask.shape.pairs, state.reserving.saved
     # Few nodes have the room, and most lack the first type already.
     t, least = pairs[0] if pairs else (0, 0)
-    others, dues = (claim for claim in saved if claim.ask is not ask), Dues(state.guarantee_mode)
+    dues = state.dues
+    others = (claim for claim in dues.list_lenders(ask, saved) if claim.ask is not ask)
     roomy = [claim for claim in others if claim.node.free[t] >= least and holds_pairs(claim.node.free, pairs)]
     nodes = dict.fromkeys(claim.node for claim in list_lent(ask, roomy, dues))
     lent = {node: count for node in nodes if node in state.node_order and (count := count_lent(node, ask, dues))}
@@ -78,10 +79,9 @@ def review_loans(state: PartitionState, now_ns: int) -> int:
     if not (round_.reviewed and _may_leave_out(state)):
         round_.looked_at.clear()
     round_.reviewed = _marks(state)
-    dues = Dues(state.guarantee_mode)
     for node in nodes:
         if round_.looked_at.get(node) != node.version:
-            wake_borrowers(state, node, dues)
+            wake_borrowers(state, node)
     round_.looked_at = {node: node.version for node in nodes if node.devices is None}
     looked = len(nodes) * sum(map(len, state.no_room.values())) + limit_savings.review_claims(state, now_ns)
     cost = 1 + len(nodes) // NODES_PER_UNIT + looked // WAITERS_PER_UNIT

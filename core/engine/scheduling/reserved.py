@@ -18,7 +18,7 @@ from kornel.core.engine.scheduling.reserving import Turns, keep_room, save_room
 from kornel.core.model.allocations import Allocation, Reservation
 from kornel.core.model.nodes import Node
 from kornel.core.model.not_placed import NotPlaced
-from kornel.core.policies.claim_order import Dues, comes_before, in_line, line_key
+from kornel.core.policies.claim_order import comes_before, in_line, line_key
 from kornel.core.preemption import slices
 from kornel.core.state.asks import finding, group_domains
 from kornel.core.state.asks.reservations import end_reservation, reserve_node
@@ -26,7 +26,7 @@ from kornel.core.state.asks.savings import could_ever_hold
 from kornel.core.state.partition_state import PartitionState
 from kornel.core.state.waiting.gathering import find_least
 from kornel.core.state.waiting.rooms import park_below, park_for_domain, park_without_node
-from kornel.core.state.waiting.waking import lends_room
+from kornel.core.state.waiting.waking import count_lent
 
 _LIKENESS: Final = attrgetter("by_age", "least", "ask.application", "ask.shape", "ask.turn_priority")
 MOST_SEARCH_COST: Final = 400
@@ -168,7 +168,7 @@ def _may_use(state: PartitionState, other: Reservation, reservation: Reservation
     ask, node = other.ask, reservation.node
     if other.node is node or ask.reservation is not other or ask.place is AskPlace.HELD or ask.spec.required_node:
         return False
-    return comes_before(ask, reservation.waiter) and lends_room(node, ask, Dues(state.guarantee_mode))
+    return comes_before(ask, reservation.waiter) and count_lent(node, ask, state.dues) > 0
 
 
 def _may_stay(state: PartitionState, reservation: Reservation) -> bool:

@@ -21,7 +21,7 @@ from kornel.core.model.nodes import Node
 from kornel.core.model.queues import Queue
 from kornel.core.model.shapes import Pairs, Vector, holds_pairs, unbook_amounts
 from kornel.core.model.users import Account
-from kornel.core.policies.claim_order import Dues, line_key, line_since, stands_before
+from kornel.core.policies.claim_order import line_key, line_since, stands_before
 from kornel.core.policies.device_choice import count_left
 from kornel.core.state.asks import finding, group_domains, questions
 from kornel.core.state.asks.reservations import end_reservation
@@ -148,7 +148,7 @@ def list_behind(state: PartitionState, ask: Allocation, since_ns: int, *, lesser
         came = came_ns(saver.members)
         claims += [(claim, came) for claim in saver.claims()]
 
-    find_lead = Dues(state.guarantee_mode).find_lead
+    find_lead = state.dues.find_lead
 
     def is_behind(waiter: Allocation, came: int) -> bool:
         lead = find_lead(ask, waiter)

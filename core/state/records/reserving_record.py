@@ -10,6 +10,7 @@ from kornel.core.model.nodes import Node
 from kornel.core.model.queues import Queue
 from kornel.core.model.shapes import Shape
 from kornel.core.model.users import Account
+from kornel.core.policies.claim_order import Dues
 from kornel.core.state.options import RESERVATION_DELAY_NS, RESERVATION_PERCENT
 from kornel.core.state.records.missing_shares import MissingShares
 
@@ -19,8 +20,8 @@ class ReservingRecord:
 
     __slots__ = (
         "aged", "asked", "at_limits", "candidates", "choose_at_ns", "choose_not_before_ns", "delay_ns", "due_ns",
-        "lapsed", "left", "line", "looked_at", "not_before_ns", "owing", "percent", "review_after_ns", "reviewed",
-        "saved", "shares", "short",
+        "dues", "lapsed", "left", "line", "looked_at", "not_before_ns", "owing", "percent", "review_after_ns",
+        "reviewed", "saved", "shares", "short",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -56,6 +57,8 @@ class ReservingRecord:
         self.owing: dict[str, list[bool]] = {}
         """By path, the queues of waiters and holders with a guarantee: by type, whether they held less at that look. By
         key, whether asks with a firm claim are owed something."""
+        self.dues: Dues | None = None
+        """The finder of who is owed a guarantee, as it was last used in this slice; ``None``: not yet."""
         self.review_after_ns = 0
         """The earliest time for the next such look."""
         self.due_ns: int | None = None

@@ -128,14 +128,12 @@ def _wake_saver(state: PartitionState, node: Node) -> None:
             return
 
 
-def wake_borrowers(state: PartitionState, node: Node, dues: Dues | None = None) -> None:
-    """Wakes the asks that may use room saved on *node* for others, if there is enough of it now. *dues*: what was found
-    for other nodes, with nothing booked since."""
+def wake_borrowers(state: PartitionState, node: Node) -> None:
+    """Wakes the asks that may use room saved on *node* for others, if there is enough of it now."""
     claims = node.claims
     if claims is None or node not in state.node_order or not (saved := claims.list_saved()):
         return
-    most = claims.open_room(node.free, saved)
-    dues = Dues(state.guarantee_mode) if dues is None else dues
+    most, dues = claims.open_room(node.free, saved), state.dues
     for shape, waiters in [each for each in state.no_room.items() if holds_pairs(most, each[0].pairs)]:
         if not node.has_devices(shape.devices, None, saved):
             continue
@@ -144,14 +142,14 @@ def wake_borrowers(state: PartitionState, node: Node, dues: Dues | None = None) 
             ask = waiter.first_ask() if isinstance(waiter, AskGroup) else waiter.ask
             rank = ask.application, ask.spec.priority
             if rank not in known:
-                known[rank] = lends_room(node, ask, dues)
+                known[rank] = bool(count_lent(node, ask, dues))
             if known[rank]:
                 _try_again(state, waiter)
     if state.waiting_for_domain and any(amount > 0 for amount in most):
         _wake_borrowers_in_domains(state, node, saved, most, dues)
     for shape in [shape for shape in state.refused if holds_pairs(most, shape.pairs)]:
         elsewhere = [asks for nodes, asks in state.refused.get(shape, {}).items() if node.node_id not in nodes]
-        for ask in [ask for asks in elsewhere for ask in asks if lends_room(node, ask, dues)]:
+        for ask in [ask for asks in elsewhere for ask in asks if count_lent(node, ask, dues)]:
             resume_refused(state, ask)
     _wake_borrowing_gangs(state, saved, most, dues)
 
@@ -179,7 +177,7 @@ def _wake_borrowers_in_domains(
             continue
         ask = waiter.first_ask() if isinstance(waiter, AskGroup) else waiter.ask
         if ask.reservation in saved:  # Its own claim counts for it.
-            if lends_room(node, ask, dues):
+            if count_lent(node, ask, dues):
                 _try_again(state, waiter)
             continue
         # All of one standing may pass the same holders.
@@ -250,15 +248,9 @@ def _leaves_that_may_pass(room: WaitingRoom, claim: Reservation | LimitClaim, du
                 left.append((child, may_come_first, may_owe))
 
 
-def lends_room(node: Node, ask: Allocation, dues: Dues) -> bool:
-    """Tells whether *node* has room for *ask* if it uses what is saved there for those whom it may pass, whatever the
-    shim has refused."""
-    return count_lent(node, ask, dues) > 0
-
-
 def count_lent(node: Node, ask: Allocation, dues: Dues) -> int:
     """Returns for how many asks such as *ask* there is room on *node* if they use what is saved there for those whom it
-    may pass; with devices, for one at most; 0: nothing is lent."""
+    may pass, whatever the shim has refused; with devices, for one at most; 0: nothing is lent."""
     claims, shape = node.claims, ask.shape
     if claims is None or not holds_pairs(node.free, shape.pairs):
         return 0
@@ -366,7 +358,7 @@ def _list_candidates(state: PartitionState, room: WaitingRoom, claim: LimitClaim
     if holder.place is AskPlace.HELD or room.line is None:
         return list(room)
     own = [holder.group] if holder.group is not None and holder.group in room.groups else []
-    may_pass = _groups_that_may_pass(room, [claim], Dues(state.guarantee_mode))
+    may_pass = _groups_that_may_pass(room, [claim], state.dues)
     return dict.fromkeys([*room.at_once, *own, *list_older(room.line, holder), *may_pass])
 
 
