@@ -35,10 +35,10 @@ TIMEOUTS_OF_GANG: Final = 2
 """The number of timeouts after which the places of a gang lapse whatever progress they make."""
 
 
-def watch_claim(state: PartitionState, claim: Reservation) -> Reservation:
+def watch_claim(state: PartitionState, claim: Reservation, now_ns: int) -> Reservation:
     """Looks at *claim*, which has just been saved, from time to time until it ends. Returns it."""
-    claim.clock = ClaimClock(sum_missing([claim]), claim.made_ns)
-    _look_later(state, claim, claim.made_ns)
+    claim.clock = ClaimClock(sum_missing([claim]), now_ns)
+    _look_later(state, claim, now_ns)
     return claim
 
 

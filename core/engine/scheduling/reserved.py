@@ -29,6 +29,7 @@ from kornel.core.state.waiting.rooms import park_below, park_for_domain, park_wi
 from kornel.core.state.waiting.waking import count_lent
 
 _LIKENESS: Final = attrgetter("by_age", "least", "ask.application", "ask.shape", "ask.turn_priority")
+_WAIT: Final = attrgetter("ask.waits_since_ns", "ask.order")
 MOST_SEARCH_COST: Final = 400
 """The cost of the searches for victims after which the other asks wait for the next slice: two searches."""
 
@@ -53,7 +54,7 @@ def serve(state: PartitionState, now_ns: int, chosen: Callable[[Reservation], bo
     # A gang holds since its first places, and one of its members may have lost its own since.
     saved = sorted([r for r in ready if r.comes_last] + list(in_turn), key=lambda r: line_key(r.waiter))
     line = firm + in_line(sorted(saved, key=lambda r: in_turn[r].made_ns if r in in_turn else r.made_ns))
-    ready = in_line(reservation for reservation in line if reservation not in in_turn)
+    ready = _in_order_of_waits(in_line(reservation for reservation in line if reservation not in in_turn))
     # Every ask is tried on its own node before any ask is tried elsewhere, because room that becomes free on a node
     # belongs to the claims there, in their order (scheduling.md 8.4). Asks that get nothing there are then tried on
     # other nodes, where whoever comes before others is the first, whatever they hold.
@@ -92,6 +93,16 @@ def _in_order_of_claims(line: list[Reservation], gangs: Collection[Reservation])
             if reservation not in found and reservation.node.claims is not None:
                 found.update(dict.fromkeys(r for r in reservation.node.claims.in_order() if r in chosen))
     return list(found)
+
+
+def _in_order_of_waits(line: list[Reservation]) -> list[Reservation]:
+    """Returns *line* with equal asks of one application that save room by age in each other's places, so that the one
+    that has waited longest is the first of them (preemption.md B.7)."""
+    equals: dict[object, list[Reservation]] = {}
+    for reservation in line:
+        equals.setdefault(_LIKENESS(reservation) if reservation.by_age else reservation, []).append(reservation)
+    turns = {likeness: iter(sorted(claims, key=_WAIT)) for likeness, claims in equals.items()}
+    return [next(turns[_LIKENESS(reservation) if reservation.by_age else reservation]) for reservation in line]
 
 
 def _try_gang(
@@ -146,7 +157,7 @@ def _try_own_node(
         if first.ask.place is not AskPlace.HELD and first.ask.node is not node:
             break
     if first.ask.node is node is not former and former.node_id not in (ask.refused or ()):
-        moved = ready[ready.index(reservation)] = save_room(state, ask, former, now_ns)
+        moved = ready[ready.index(reservation)] = save_room(state, ask, former, now_ns, reservation.made_ns)
         if not former.fits_holder(moved):  # Otherwise it is tried there again.
             del state.reserved_ready[moved]  # It is tried elsewhere in this slice, before those behind it are placed.
 
@@ -159,7 +170,7 @@ def _longest_waiting(state: PartitionState, reservation: Reservation) -> Reserva
     wanted, node_id = _LIKENESS(reservation), reservation.node.node_id
     equal = [claim for claim in state.reserving.saved if _LIKENESS(claim) == wanted]
     able = [c for c in equal if c.ask.place is not AskPlace.HELD and node_id not in (c.ask.refused or ())]
-    return min(able, key=lambda claim: (claim.ask.waits_since_ns, claim.ask.order))
+    return min(able, key=_WAIT)
 
 
 def _may_use(state: PartitionState, other: Reservation, reservation: Reservation) -> bool:

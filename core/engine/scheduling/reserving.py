@@ -222,9 +222,13 @@ def _reserve(state: PartitionState, ask: Allocation, node: Node, now_ns: int) ->
     inquiries.ask_predicates(state, ask, (node.node_id,), decide, drop, now_ns, number=number, allocate=False)
 
 
-def save_room(state: PartitionState, ask: Allocation, node: Node, now_ns: int) -> Reservation:
-    """Saves room for *ask* on *node*, instead of where some is saved for it now."""
-    return lapsing.watch_claim(state, reserve_node(state, ask, node, now_ns, by_age=True))
+def save_room(
+    state: PartitionState, ask: Allocation, node: Node, now_ns: int, since_ns: int | None = None
+) -> Reservation:
+    """Saves room for *ask* on *node*, instead of where some is saved for it now. *since_ns*: the time since which it
+    has held room, and which gives it its turn among equals; ``None``: now."""
+    made_ns = now_ns if since_ns is None else since_ns
+    return lapsing.watch_claim(state, reserve_node(state, ask, node, made_ns, by_age=True), now_ns)
 
 
 def keep_room(state: PartitionState, left: Reservation, now_ns: int) -> None:

@@ -20,7 +20,7 @@ def reserve_node(
     state: PartitionState,
     ask: Allocation,
     node: Node,
-    now_ns: int,
+    made_ns: int,
     *,
     by_age: bool = False,
     at_once: bool = True,
@@ -38,7 +38,7 @@ def reserve_node(
         unbook_reservation(state, former)
         offer_room(state, former.node)
     move_ask(state, ask, AskMove.RESERVE)
-    reservation = Reservation(ask, node, now_ns, by_age=by_age, least=least)
+    reservation = Reservation(ask, node, made_ns, by_age=by_age, least=least)
     if by_age:
         ledger.book_saving(ask)
         note_saver(ask)
@@ -48,8 +48,9 @@ def reserve_node(
     ask.reservation = reservation
     behind: list[Reservation] = []
     if reservation.comes_last:
-        equals = [claim for claim in node.reservations.values() if claim.rank == reservation.rank]
-        behind = [claim for claim in equals if comes_before(reservation.waiter, claim.waiter)]
+        waiter, equals = reservation.waiter, [c for c in node.reservations.values() if c.rank == reservation.rank]
+        younger = {c for c in equals if c.made_ns > made_ns and not comes_before(c.waiter, waiter)}
+        behind = [c for c in equals if c in younger or comes_before(waiter, c.waiter)]
     elif before is not None:
         firm = [claim for claim in node.reservations.values() if claim.rank == before.rank]
         behind = firm[firm.index(before) :]
