@@ -120,7 +120,6 @@ class ShareAccount(Account):
             if not amount or most is None:
                 continue
             own = held(t)
-            # Fractions cost ten times as much, and thousands of users may be looked at in a slice.
             if factor is not None and own + amount > most * factor.numerator // factor.denominator:
                 return False
             if part == whole or not own or own + amount <= -(-most * part // whole):
