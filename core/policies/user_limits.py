@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
 from kornel.core.domain.resources import Resources
-from kornel.core.model.allocations import Allocation
+from kornel.core.model.allocations import Allocation, sum_amounts
 from kornel.core.model.queues import Queue
 from kornel.core.model.shapes import Pairs, ResourceTypes
 from kornel.core.model.users import NO_AMOUNTS, WILDCARD, Account, AccountKind, Limit
@@ -67,14 +67,13 @@ def list_binding(ask: Allocation) -> Sequence[Account]:
 def find_exceeded_by(members: Sequence[Allocation], *, claimed: bool = False) -> Account | None:
     """Returns the first account under whose limit *members*, which are of one application, do not fit together;
     ``None``: they fit under all. *claimed*: as for :func:`find_exceeded`."""
-    for account in members[0].application.accounts if members else ():
-        wanted: dict[int, int] = {}
-        for ask in members:
-            for t, amount in ask.shape.pairs if account.counts_ask(ask) else ():
-                wanted[t] = wanted.get(t, 0) + amount
-        if wanted and find_exceeded([account], tuple(wanted.items()), claimed=claimed) is not None:
-            return account
-    return None
+    accounts = members[0].application.accounts if members else ()
+    return next((a for a in accounts if find_exceeded([a], add_counted(a, members), claimed=claimed)), None)
+
+
+def add_counted(account: Account, members: Iterable[Allocation]) -> Pairs:
+    """Returns the sum of what those of *members* ask for who are counted in *account*."""
+    return tuple(sorted(sum_amounts(ask for ask in members if account.counts_ask(ask)).items()))
 
 
 def find_exceeded(accounts: Iterable[Account], pairs: Pairs, *, claimed: bool = False) -> Account | None:

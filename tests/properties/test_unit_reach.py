@@ -30,7 +30,7 @@ class _Boundless(Reach):
 
 
 def _search_every_node(*of_member: Any) -> Within:
-    return Within(*of_member[:3])
+    return Within(*of_member)._replace(near=None)
 
 
 def _play(world: GangWorld) -> tuple[Settled, str]:

@@ -143,4 +143,4 @@ def _wait_below(state: PartitionState, members: Sequence[Allocation], limited: N
         return
     gate = limited.account or limited.queue
     if gate is not None and limited.reason in (Unschedulable.USER_QUOTA, Unschedulable.QUEUE_QUOTA):
-        park_below(waiter, shape_together(state, members), gate)
+        park_below(waiter, shape_together(state, members, gate), gate)

@@ -18,6 +18,7 @@ from kornel.core.model.nodes import Node
 from kornel.core.model.not_placed import NotPlaced
 from kornel.core.model.queues import Queue
 from kornel.core.model.shapes import Pairs, Shape
+from kornel.core.model.users import Account
 from kornel.core.policies import user_limits
 from kornel.core.policies.claim_order import list_lent
 from kornel.core.policies.device_choice import choose_devices
@@ -169,10 +170,11 @@ def add_up(members: Sequence[Allocation]) -> Pairs:
     return tuple(sorted(sum_amounts(members).items()))
 
 
-def shape_together(state: PartitionState, members: Sequence[Allocation]) -> Shape:
-    """Returns the sum of what *members* ask for, as the same object for all gangs with an equal sum, so that these wait
-    together."""
-    pairs, known = add_up(members), state.gangs.totals
+def shape_together(state: PartitionState, members: Sequence[Allocation], gate: Queue | Account) -> Shape:
+    """Returns the sum of what those of *members* ask for whom *gate* counts, as the same object for all gangs with an
+    equal sum, so that these wait together."""
+    pairs = add_up(members) if isinstance(gate, Queue) else user_limits.add_counted(gate, members)
+    known = state.gangs.totals
     found = known.get(pairs)
     if found is None:
         if len(known) >= MOST_TOTALS:

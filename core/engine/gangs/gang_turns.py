@@ -78,7 +78,7 @@ def set_gang_aside(
     if gate is not None and why.reason is Unschedulable.APPLICATION_LIMIT:
         admission.keep_from_starting(state, unit.application, gate)
     elif gate is not None:
-        limit_savings.park_short(state, unit, shape_together(state, members), gate, now_ns)
+        limit_savings.park_short(state, unit, shape_together(state, members, gate), gate, now_ns)
     else:
         demand, _ = demand_of(members)
         room = state.gangs.rooms.get(demand)

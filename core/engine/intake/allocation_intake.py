@@ -21,7 +21,7 @@ from kornel.core.engine.gangs import pools
 from kornel.core.engine.intake import device_faults
 from kornel.core.engine.scheduling import placement
 from kornel.core.engine.withdrawing import withdraw_ask
-from kornel.core.model.allocations import SEPARATOR, Allocation, identity_of, standing_of
+from kornel.core.model.allocations import SEPARATOR, Allocation, identity_of
 from kornel.core.model.applications import Application
 from kornel.core.model.nodes import ForeignLoad, Node
 from kornel.core.model.shapes import Shape, TooManyTypes
@@ -435,8 +435,7 @@ def _amend_allocation(state: PartitionState, allocation: Allocation, spec: Alloc
         after = after._replace(required_node=before.required_node)
     if after == before:
         return False
-    allocation.spec = after
-    allocation.standing = standing_of(after)
+    moves.amend_allocation(state, allocation, after)
     allocation.version = state.next_number()
     state.rules_changed()
     if allocation.node is not None:

@@ -10,13 +10,14 @@ from collections.abc import Mapping
 from typing import Final
 
 from kornel.core.domain.ask_places import AskMove, AskPlace
-from kornel.core.model.allocations import Allocation
+from kornel.core.domain.commands import AllocationSpec
+from kornel.core.model.allocations import Allocation, standing_of
 from kornel.core.model.gang_units import unit_of
 from kornel.core.model.nodes import Node
 from kornel.core.model.queues import Queue
 from kornel.core.model.shapes import Shape
 from kornel.core.state.asks.limit_claims import end_saving_below
-from kornel.core.state.books import ledger, replacement_books
+from kornel.core.state.books import ledger, replacement_books, user_accounting
 from kornel.core.state.books.placeholder_books import keep_placeholder_from_use
 from kornel.core.state.partition_state import PartitionState
 from kornel.core.state.waiting.places import move_ask, wait_in_line
@@ -144,6 +145,13 @@ def resize_request(state: PartitionState, request: Allocation, shape: Shape) -> 
         state.reserved_ready[reserved] = None
         if state.gangs.hold_of(request) is not None:
             state.gangs.broken[unit_of(request)] = None  # What was announced for the gang may be short now.
+
+
+def amend_allocation(state: PartitionState, allocation: Allocation, spec: AllocationSpec) -> None:
+    """Gives *allocation* another *spec*, without any check; its size and what it wants of devices stay the same."""
+    user_accounting.amend_spec(state, allocation, spec)
+    allocation.standing = standing_of(spec)
+    wake_waiting(state)
 
 
 def regroup_ask(state: PartitionState, ask: Allocation) -> None:

@@ -13,12 +13,13 @@ from typing import Final
 from kornel.core.config.model import LimitConfig
 from kornel.core.domain.application_states import AppState
 from kornel.core.domain.ask_places import AskPlace
+from kornel.core.domain.commands import AllocationSpec
 from kornel.core.model.allocations import Allocation
 from kornel.core.model.applications import Application
 from kornel.core.model.leaf_accounts import MoreShares, OriginatorAccount, ShareAccount, make_account
 from kornel.core.model.queues import Queue
 from kornel.core.model.shapes import Pairs, book_amounts
-from kornel.core.model.users import NO_LIMITS, Account, FreedSlot, Limit, QueueLimits
+from kornel.core.model.users import NO_LIMITS, Account, AccountKind, FreedSlot, Limit, QueueLimits
 from kornel.core.policies.owners import groups_of
 from kornel.core.policies.user_limits import binding_limits, choose_group
 from kornel.core.state.partition_state import PartitionState
@@ -87,6 +88,19 @@ def exchange_amounts(
         if account.parked:
             state.gained.append(account)
     offer_shares(state, coming.queue)
+
+
+def amend_spec(state: PartitionState, request: Allocation, spec: AllocationSpec) -> None:
+    """Gives *request*, which holds something, another *spec*, by which it may count as an originator or no longer."""
+    pairs = request.shape.pairs
+    for account in request.application.accounts:
+        if account.kind is AccountKind.ORIGINATORS and request.spec.originator != spec.originator:
+            if spec.originator:
+                account.charge_pairs(pairs)
+            else:
+                account.refund_pairs(pairs)
+                state.gained.append(account)
+    request.spec = spec
 
 
 def note_asks(application: Application, change: int) -> None:

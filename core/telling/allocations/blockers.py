@@ -108,7 +108,7 @@ def find_causes(state: PartitionState, ask: Allocation) -> Iterator[Blocker]:
     if isinstance(ask.group, GangUnit):
         yield from gang_blockers(state, ask.group)
         return
-    yield from _user_blockers(state, ask, ask.shape.pairs)
+    yield from _user_blockers(state, ask, [ask])
     yield from _queue_blockers(state, ask)
     yield from _saved_blockers(state, ask, ask.shape.pairs)
     yield from _reservation_blockers(state, ask)
@@ -247,7 +247,7 @@ def gang_blockers(state: PartitionState, unit: GangUnit) -> Iterator[Blocker]:
 def gang_limit_blockers(state: PartitionState, members: Sequence[Allocation]) -> Iterator[Blocker]:
     """Yields the limits that do not let all *members* of a gang have what they ask for together."""
     pairs, least = add_up(members), find_least(members)
-    yield from _user_blockers(state, least, pairs)
+    yield from _user_blockers(state, least, members)
     for queue in least.queue.lineage()[:-1]:
         yield from _limit_blockers(state, least, BlockerKind.QUEUE_QUOTA, queue, queue_shortages(state, queue, pairs))
     yield from _saved_blockers(state, least, pairs)
@@ -290,8 +290,11 @@ def find_gang_lack(state: PartitionState, members: Sequence[Allocation]) -> Gang
     return GangLack(found.placed, member, domains, found.exhaustive)
 
 
-def _user_blockers(state: PartitionState, ask: Allocation, pairs: Pairs) -> Iterator[Blocker]:
-    for account in user_limits.list_binding(ask):
+def _user_blockers(state: PartitionState, ask: Allocation, members: Sequence[Allocation]) -> Iterator[Blocker]:
+    """Yields the limits of user and group, and of originators, that do not let *members* have what they ask for: *ask*,
+    or those of the gang for which it stands."""
+    for account in ask.application.accounts:
+        pairs = user_limits.add_counted(account, members)
         short = tuple(
             Shortage(state.types.names[t], most, most - left, asked, asked - left)
             for t, asked, left, most in user_limits.find_shortfalls(account, pairs)
