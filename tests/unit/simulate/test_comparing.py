@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -50,7 +51,9 @@ PODS = (
 
 
 def make_row(configuration: str, seed: int, wait_s: float) -> QueueRow:
-    return QueueRow(configuration, seed, "root.a", *[0] * 8, wait_s, *[0.0] * 8)
+    zeros: dict[str, Any] = {field.name: 0 for field in fields(QueueRow)}
+    zeros |= {"configuration": configuration, "seed": seed, "queue": "root.a", "wait_p50_s": wait_s}
+    return QueueRow(**zeros)
 
 
 def run(workload: str, *files: Path, out: Path, **options: Any) -> Any:
