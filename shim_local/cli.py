@@ -67,7 +67,7 @@ def choose_state(
             "--state",
             envvar=STATE_VARIABLE,
             metavar="DIR",
-            help="Where jobs, logs and sockets are. [default: kornel-local in the state directory of the user]",
+            help="Where jobs, logs and sockets are; by default kornel-local in the state directory of the user.",
         ),
     ] = None,
     _version: Version = False,
@@ -92,9 +92,9 @@ def start_up(
     queues: Annotated[
         Path | None, typer.Option("--queues", metavar="FILE", help="Queue configuration instead of the built-in one.")
     ] = None,
-    name: Annotated[str, typer.Option("--name", metavar="NAME", help="Name of this machine. [default: its own]")] = "",
-    vcore: Annotated[str, typer.Option("--vcore", metavar="CORES", help="Cores to offer. [default: all]")] = "",
-    memory: Annotated[str, typer.Option("--memory", metavar="SIZE", help="Memory to offer. [default: all]")] = "",
+    name: Annotated[str, typer.Option("--name", metavar="NAME", help="Name of this machine; by default its own.")] = "",
+    vcore: Annotated[str, typer.Option("--vcore", metavar="CORES", help="Cores to offer; by default all.")] = "",
+    memory: Annotated[str, typer.Option("--memory", metavar="SIZE", help="Memory to offer; by default all.")] = "",
     gpu: Annotated[int, typer.Option("--gpu", min=-1, help="GPUs to offer; -1: those that nvidia-smi lists.")] = -1,
     listen: Annotated[
         str, typer.Option("--listen", metavar="HOST:PORT", help="Let agents of other machines connect here.")
@@ -200,7 +200,7 @@ def submit(
     command: Annotated[list[str] | None, typer.Argument(metavar="-- COMMAND...", help="What to run.")] = None,
     queue: Annotated[
         str,
-        typer.Option("--queue", "-q", help="Queue to run in. [default: batch, or default where --queues was given]"),
+        typer.Option("--queue", "-q", help="Queue to run in; by default batch, or default where --queues was given."),
     ] = "",
     vcore: Annotated[str, typer.Option("--vcore", metavar="CORES", help="Cores, such as 2 or 500m.")] = "1",
     memory: Annotated[str, typer.Option("--memory", "--mem", metavar="SIZE", help="Memory, such as 4Gi.")] = "0",
@@ -225,9 +225,9 @@ def submit(
     kill_after: Annotated[
         str, typer.Option("--kill-after", metavar="TIME", help="Time from SIGTERM to SIGKILL.")
     ] = f"{DEFAULT_KILL_S:g}s",
-    name: Annotated[str, typer.Option("--name", help="Name to show. [default: that of the program]")] = "",
+    name: Annotated[str, typer.Option("--name", help="Name to show; by default that of the program.")] = "",
     directory: Annotated[
-        Path | None, typer.Option("--directory", "-C", metavar="DIR", help="Where to run. [default: here]")
+        Path | None, typer.Option("--directory", "-C", metavar="DIR", help="Where to run; by default here.")
     ] = None,
     retries: Annotated[int, typer.Option("--retries", min=0, help="Times to start it again after it failed.")] = 0,
     requeue: Annotated[

@@ -109,7 +109,7 @@ Latency = Annotated[
 ]
 Factor = Annotated[
     float | None,
-    typer.Option("--factor", min=0.01, max=1000, help="How often the over-quota work is repeated. [default: to fill]"),
+    typer.Option("--factor", min=0.01, max=1000, help="How often the over-quota work is repeated; by default to fill."),
 ]
 
 
@@ -188,7 +188,7 @@ def demo(
         ),
     ] = None,
     trace_folder: Annotated[
-        Path | None, typer.Option("--trace", metavar="DIR", help="Folder with a trace. [default: a small made-up one]")
+        Path | None, typer.Option("--trace", metavar="DIR", help="Folder with a trace; by default a small made-up one.")
     ] = None,
     out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Folder for picture and core log.")] = Path(
         "build/demo"

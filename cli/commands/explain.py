@@ -33,7 +33,7 @@ class _Wanted:
     queue: Annotated[
         str,
         typer.Option(
-            help="Leaf queue of the new application, full path. [default: what the placement rules find for --user]"
+            help="Leaf queue of the new application, full path. By default what the placement rules find for --user."
         ),
     ] = ""
     vcore: Annotated[str, typer.Option(help=_AMOUNT)] = ""
@@ -164,7 +164,7 @@ def gang(
     required: Annotated[str, typer.Option(metavar="LEVEL", help="All members in one domain, such as rack.")] = "",
     preferred: Annotated[str, typer.Option(metavar="LEVEL", help="Members in as few domains as possible.")] = "",
     spread: Annotated[str, typer.Option(metavar="LEVEL", help="Members spread over the domains.")] = "",
-    slice_size: Annotated[int, typer.Option(min=0, help="Members that run together in one domain. [default: all]")] = 0,
+    slice_size: Annotated[int, typer.Option(min=0, help="Members that run together in one domain; 0: all.")] = 0,
     *,
     wanted: _Wanted,
     core: PartitionCore,

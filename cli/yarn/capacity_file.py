@@ -82,8 +82,8 @@ def read_number(value: Value | None) -> Fraction | None:
     if value is None or not value.strip():
         return None
     try:
-        return Fraction(value.strip())
-    except ValueError:
+        return Fraction(float(value)).limit_denominator(10**9)
+    except (ValueError, OverflowError):
         raise ValueError(f"{value.where}: {value.strip()!r} is not a number") from None
 
 

@@ -120,7 +120,7 @@ class Conversion:
         ]
         if limits:
             root["limits"] = sorted(limits, key=lambda limit: limit["users"] == ["*"])
-        if part := read_number(self._others.get(_ORIGINATORS)):
+        if (part := read_number(self._others.get(_ORIGINATORS))) is not None:
             root["properties"] = {**root.get("properties", {}), "originator.max": _write_percent(part)}
         for named in ("limits", "queues"):
             if named in root:
@@ -208,7 +208,7 @@ class Conversion:
         if factor is not None and factor > 0:
             found["user-limit-factor"] = _write_decimal(factor)
         if least is not None:
-            found["minimum-user-limit-percent"] = str(int(least))
+            found["minimum-user-limit-percent"] = str(min(max(int(least), 0), 100))
             if least % 1:
                 self._note(path, f"minimum-user-limit-percent = {float(least):g}", "rounded down: whole ones only")
         return found
@@ -289,7 +289,7 @@ def _read_setting(value: Value) -> object:
 
 
 def _write_percent(part: Fraction) -> str:
-    return f"{_write_decimal(min(part, Fraction(1)) * 100)}%"
+    return f"{_write_decimal(min(max(part, Fraction(0)), Fraction(1)) * 100)}%"
 
 
 def _write_decimal(number: Fraction) -> str:

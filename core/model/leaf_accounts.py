@@ -119,9 +119,9 @@ class ShareAccount(Account):
             most = capacity.get(t)
             if not amount or most is None:
                 continue
-            if factor is not None and held(t) + amount > floor(most * factor):
-                return False
             own = held(t)
+            if factor is not None and own + amount > most * factor.numerator // factor.denominator:
+                return False
             if part == whole or not own or own + amount <= -(-most * part // whole):
                 continue
             # What is idle beyond the capacity is for whoever holds no more than this part of what all hold.

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from kornel.core.model.leaf_accounts import ShareAccount
 from tests.examples import scale_examples
 from tests.oracles.plain_shares import Leaf, Task
 from tests.scenarios.stage import Stage
@@ -90,6 +91,24 @@ def test_users_and_originators_get_what_the_words_say(
             follow(leaf, stage.play(["cycle"]))
             waiting = [name for name, task in leaf.tasks.items() if not task.runs]
             assert not [name for name in waiting if not leaf.refusal(name)], "somebody waits who may run"
+
+
+@pytest.mark.parametrize("users", [2, 60])
+def test_an_end_under_a_factor_has_one_user_looked_at(users: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a factor allows does not change with what others hold, however many of them wait."""
+    stage, looks = Stage(), list[str]()
+    stage.play(["queue root.a max={vcore=100} user-limit-factor=0.01", "node n1 vcore=1000"])
+    for number in range(users):
+        stage.play(
+            [f"app a{number} queue=root.a user=u{number}", *(f"ask {k}{number} app=a{number} vcore=1" for k in "xy")]
+        )
+    stage.play(["cycle"])
+    admits = ShareAccount.admits
+    monkeypatch.setattr(ShareAccount, "admits", lambda self, *rest: looks.append(self.name) or admits(self, *rest))
+    monkeypatch.setattr(stage, "_check", lambda: None)  # The audit looks at everybody.
+    stage.play(["release x0 app=a0", "cycle"])
+    assert stage.state.requests["y0"].node is not None
+    assert {*looks} == {"u0"}
 
 
 OWN = "queue root.own guaranteed={vcore=8,memory=8} preemption.delay=1s"

@@ -113,7 +113,7 @@ def note_asks(application: Application, change: int) -> None:
 def offer_shares(state: PartitionState, leaf: Queue) -> None:
     """Notes that users may hold more of *leaf*, because it holds more, or because fewer of them ask for something. In a
     slice, this is looked at once for all placements: thousands of users may wait."""
-    if leaf.properties.limits_users and state.gained[-1:] != [MoreShares(leaf)]:
+    if leaf.properties.user_minimum < 100 and state.gained[-1:] != [MoreShares(leaf)]:
         state.gained.append(MoreShares(leaf))
 
 

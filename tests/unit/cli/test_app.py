@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 import typer.main
@@ -15,6 +17,8 @@ from typer.testing import CliRunner
 from kornel.cli.app import COMMANDS, app
 from kornel.cli.text.bounds import render_user
 from kornel.cli.text.status import render_explanation, render_status
+from kornel.shim_local.cli import app as local_app
+from kornel.shim_mock.cli import app as mock_app
 from kornel.v1.status_pb2 import (
     AskFailure,
     ExplainAskResponse,
@@ -156,6 +160,19 @@ def test_help_explains_itself(command: list[str], words: list[str]) -> None:
     code, output = run(*command, "--help")
     assert code == 0
     assert all(word in output for word in words), output
+
+
+@pytest.mark.parametrize("program", [app, local_app, mock_app], ids=["kornel", "kornel-local", "kornel-shim-mock"])
+def test_no_help_is_taken_for_markup(program: typer.Typer) -> None:
+    """Words in brackets would not be shown: they are how styles are written."""
+    todo: list[Any] = [typer.main.get_command(program)]
+    helps: list[str] = []
+    while todo:
+        command = todo.pop()
+        todo += getattr(command, "commands", {}).values()
+        helps += [command.help or "", *(getattr(option, "help", "") or "" for option in command.params)]
+    assert len(helps) > 20
+    assert [text for text in helps if re.search(r"\[[a-z]", text)] == []
 
 
 def test_status_as_text() -> None:

@@ -88,6 +88,8 @@ def test_a_capacity_that_makes_no_sense_is_named(tmp_path: Path, capacity: str) 
         ("root.a.priority", "1.5", "'1.5' is not a whole number"),
         ("user.ann.max-parallel-apps", "few", "'few' is not a whole number"),
         ("max-parallel-apps", "few", "'few' is not a whole number"),
+        ("maximum-am-resource-percent", "1/0", "'1/0' is not a number"),
+        ("root.a.user-limit-factor", "inf", "'inf' is not a number"),
     ],
 )
 def test_a_number_that_is_none_is_located(tmp_path: Path, name: str, value: str, said: str) -> None:
@@ -242,3 +244,20 @@ def test_mappings_come_behind_the_named_queue_unless_they_override(tmp_path: Pat
     rules = yaml.safe_load(found.stdout)["partitions"][0]["placementrules"]
     assert [rule["name"] for rule in rules] == ["provided", "fixed"]
     assert "one that names root.default, which YARN would map" in found.stdout
+
+
+@pytest.mark.parametrize(("part", "written"), [("0", "0%"), ("-1", "0%"), ("0.1", "10%"), ("1.5", "100%")])
+def test_a_part_for_drivers_is_one_that_a_core_accepts(tmp_path: Path, part: str, written: str) -> None:
+    """Nothing for drivers leaves one of them, in YARN and here."""
+    names = ("maximum-am-resource-percent", "root.a.maximum-am-resource-percent")
+    found = convert(write(tmp_path, root__queues="a", **dict.fromkeys(names, part)), *CLUSTER)
+    queues = queues_of(found)
+    assert [queues[path]["properties"]["originator.max"] for path in ("root", "root.a")] == [written, written]
+    assert load(found.stdout).warnings == ()
+
+
+@pytest.mark.parametrize(("least", "written"), [("-5", "0"), ("33.4", "33"), ("150", "100")])
+def test_a_share_of_users_is_one_that_a_core_accepts(tmp_path: Path, least: str, written: str) -> None:
+    found = convert(write(tmp_path, root__queues="a", **{"root.a.minimum-user-limit-percent": least}), *CLUSTER)
+    assert queues_of(found)["root.a"]["properties"]["minimum-user-limit-percent"] == written
+    assert load(found.stdout).warnings == ()
