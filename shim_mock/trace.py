@@ -67,7 +67,8 @@ class TraceNode:
 @dataclass(frozen=True, slots=True)
 class TracePod:
     """One pod, with amounts in base units. *created* is in seconds of the trace. *ran_s* is how long it ran once it was
-    scheduled, in seconds; None: the trace does not say when it ended."""
+    scheduled, in seconds; None: the trace does not say when it ended. *last* is the last time that the trace has
+    for it."""
 
     name: str
     resources: Mapping[str, int]
@@ -75,6 +76,7 @@ class TracePod:
     created: int
     devices: Devices | None = None
     ran_s: int | None = None
+    last: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -360,7 +362,8 @@ def _read_pod(row: _Row, shapes: dict[tuple[int, ...], dict[str, int]]) -> Trace
     if not resources and len(row.findings.problems) == before:
         row.findings.add(row.line, "cpu_milli", "the pod asks for nothing")
     devices = _wanted_devices(number, milli, row.texts["gpu_spec"])
-    return TracePod(row.texts["name"], resources, queue, created, devices, ran_s)
+    last = max(created, scheduled or 0, deleted or 0)
+    return TracePod(row.texts["name"], resources, queue, created, devices, ran_s, last)
 
 
 def _wanted_devices(number: int, milli: int, models: str) -> Devices | None:

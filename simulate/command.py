@@ -46,11 +46,13 @@ def simulate(
     from kornel.simulate.comparing import Comparer  # noqa: PLC0415
     from kornel.simulate.report import SUMMARY, describe_comparison, write_report  # noqa: PLC0415
     from kornel.simulate.simulated_core import ConfigurationRefused, SimulationFailed  # noqa: PLC0415
-    from kornel.simulate.workloads import Generation, WorkloadError, open_workload  # noqa: PLC0415
+    from kornel.simulate.workloads import GENERATED, Generation, WorkloadError, open_workload  # noqa: PLC0415
 
     try:
         opened = open_workload(workload, Generation(hours, nodes, load))
         configurations = _read_configurations(queues)
+        if workload == GENERATED:
+            _check_leaves(configurations)
         out.mkdir(parents=True, exist_ok=True)
         comparer = Comparer(configurations, opened, seeds)
 
@@ -74,13 +76,35 @@ def simulate(
 
 
 def _read_configurations(files: list[Path]) -> list[tuple[str, str]]:
-    """Returns the names of *files*, which have to differ, with their texts."""
+    """Returns the names of *files*, which have to differ, with their texts, which have to be valid."""
+    from kornel.core.config.loader import load  # noqa: PLC0415
+    from kornel.core.config.text.problems import ConfigError  # noqa: PLC0415
+    from kornel.shim_mock.documents import read_text  # noqa: PLC0415
     from kornel.simulate.workloads import WorkloadError  # noqa: PLC0415
 
-    found = [(str(path), path.read_text(encoding="utf-8")) for path in files]
-    if len({name for name, _ in found}) < len(found):
-        raise WorkloadError("a file is named twice by --queues")
-    return found
+    found: dict[str, str] = {}
+    for path in files:
+        if str(path) in found:
+            raise WorkloadError(f"{path} is named twice by --queues")
+        text = found[str(path)] = read_text(path)
+        try:
+            load(text)
+        except ConfigError as error:
+            raise WorkloadError(f"{path}: {error}") from error
+    return list(found.items())
+
+
+def _check_leaves(configurations: list[tuple[str, str]]) -> None:
+    """Refuse a configuration to whose leaves no job could come, and say if they do not all get the same jobs."""
+    from kornel.shim_mock.queues import read_queues  # noqa: PLC0415
+    from kornel.simulate.workloads import WorkloadError, list_leaves  # noqa: PLC0415
+
+    leaves = {name: list_leaves(read_queues(text)) for name, text in configurations}
+    for name, some in leaves.items():
+        if not some:
+            raise WorkloadError(f"{name}: there is no leaf queue below root, to which jobs could come")
+    if len(set(map(tuple, leaves.values()))) > 1:
+        print_error("the configurations have different leaves: their jobs are others, and so are their figures")
 
 
 @contextmanager

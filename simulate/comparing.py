@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Final
 
+from kornel.core.service.machine.clock import SECOND_NS
 from kornel.shim_mock.scenario import Scenario
 from kornel.simulate.figures import QueueFigures
 from kornel.simulate.playing import Simulation
@@ -49,7 +50,7 @@ class QueueRow:
 @dataclass(frozen=True, slots=True)
 class RunRow:
     """One run: how many of the core's seconds it took, the calls of the engine, the victims of each kind of preemption,
-    and what the model found wrong with the core's messages."""
+    and how often the model was refused something or found a message wrong, with the first of that."""
 
     configuration: str
     seed: int
@@ -57,6 +58,7 @@ class RunRow:
     calls: int
     victims: dict[str, int]
     anomalies: int
+    first_anomaly: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,12 +157,13 @@ class Comparer:
                 on_run(self._note_run(name, seed, scenario, self._simulation))
 
     def _note_run(self, name: str, seed: int, scenario: Scenario, simulation: Simulation) -> RunRow:
-        seconds = simulation.agenda.real_s
-        cores = measure_capacity(scenario, "vcore", simulation.agenda.now_s)
+        seconds = simulation.lasted_ns / SECOND_NS
+        cores = measure_capacity(scenario, "vcore", seconds * scenario.speed)
         for queue, figures in sorted(simulation.figures.queues.items()):
             self.comparison.queues.append(_make_row(name, seed, queue, figures, cores))
         victims = dict(sorted(simulation.figures.victims.items()))
-        row = RunRow(name, seed, seconds, simulation.core.calls, victims, len(simulation.model.anomalies))
+        anomalies = simulation.model.anomalies
+        row = RunRow(name, seed, seconds, simulation.core.calls, victims, len(anomalies), *anomalies[:1])
         self.comparison.runs.append(row)
         return row
 

@@ -95,19 +95,18 @@ class Figures:
         else:
             queue.lost_with_nodes += 1
 
-    def count_running(self) -> None:
-        """Count what waits and runs at the end of the run. Nothing may be noted afterwards."""
-        now_ns = self._agenda.elapsed_ns
+    def count_running(self, end_ns: int) -> None:
+        """Count what runs at *end_ns*, the end of the run. Nothing may be noted afterwards."""
         for task, _, began_ns in self._running.values():
             queue = self._find_queue(task)
             queue.running += 1
-            _add_amounts(queue.used, task.group.resources, (now_ns - began_ns) / SECOND_NS)
+            _add_amounts(queue.used, task.group.resources, (end_ns - began_ns) / SECOND_NS)
 
-    def note_waiting(self, task: Task) -> None:
-        """Count *task*, which waits at the end of the run."""
+    def note_waiting(self, task: Task, end_ns: int) -> None:
+        """Count *task*, which waits at *end_ns*, the end of the run."""
         queue = self._find_queue(task)
         queue.waiting += 1
-        waited_s = (self._agenda.elapsed_ns - self._asked[task.key]) / SECOND_NS
+        waited_s = (end_ns - self._asked[task.key]) / SECOND_NS
         queue.longest_waiting_s = max(queue.longest_waiting_s, waited_s)
 
     def _find_queue(self, task: Task) -> QueueFigures:

@@ -52,21 +52,26 @@ class Simulation:
         )
         self.stopped = False
         """Set to end the run before its next event."""
+        self.lasted_ns = 0
+        """The core's time that the figures are about: all that was played, without a rest at the end."""
 
     def play(self, until_s: float | None = None) -> None:
         """Play until *until_s* of the core's seconds, the duration of the scenario, or until nothing happens any more.
 
         Raises :class:`SimulationFailed`.
         """
+        rested = False
         try:
-            self._play(until_s)
+            rested = self._play(until_s)
         finally:
+            self.lasted_ns = round(self.model.last_activity_s * SECOND_NS) if rested else self.agenda.elapsed_ns
             for task in self.model.tasks.values():
                 if task.state is TaskState.WAITING:
-                    self.figures.note_waiting(task)
-            self.figures.count_running()
+                    self.figures.note_waiting(task, self.lasted_ns)
+            self.figures.count_running(self.lasted_ns)
 
-    def _play(self, until_s: float | None) -> None:
+    def _play(self, until_s: float | None) -> bool:
+        """Tells whether the run came to rest, and not to its end."""
         duration_s = self._scenario.duration_s
         if until_s is None and duration_s is not None:
             until_s = duration_s / self._scenario.speed
@@ -79,11 +84,9 @@ class Simulation:
             at_ns = self._next_ns()
             if until_ns is not None and (at_ns is None or at_ns > until_ns):
                 self._move_to(until_ns)
-                return
-            if at_ns is None:
-                return
-            if until_ns is None and at_ns > self._rest_ns():
-                return
+                return False
+            if at_ns is None or (until_ns is None and at_ns > self._rest_ns()):
+                return True
             due_ns = self.core.next_call_ns()
             self._move_to(at_ns)
             if due_ns is not None and due_ns <= at_ns:
@@ -91,6 +94,7 @@ class Simulation:
             if (quiet_ns := self._quiet_ns()) is not None and quiet_ns <= at_ns:
                 self.model.play_late()
             self._send_due()
+        return False
 
     def _send_due(self) -> None:
         """Do what is due, and send what follows, until nobody has anything to say."""

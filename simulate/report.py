@@ -61,7 +61,7 @@ def describe_comparison(comparison: Comparison) -> str:
         if not clear:
             single = all(each.margin is None for each in differences)
             lines.append(
-                "With one seed, no difference can be told from chance: give more --seeds."
+                "No queue has figures of two seeds, so no difference can be told from chance: give more --seeds."
                 if single
                 else "No difference is clear: each may be due to chance."
             )
@@ -78,7 +78,8 @@ def _describe_configuration(comparison: Comparison, name: str) -> Iterator[str]:
     yield f"{write_visibly(name)}: {len(runs)} runs; victims by kind of preemption: {taken}"
     anomalies = sum(run.anomalies for run in runs)
     if anomalies:
-        yield f"  {anomalies} tasks or messages were refused or made no sense"
+        first = next(run.first_anomaly for run in runs if run.anomalies)
+        yield f"  {anomalies} times something was refused or made no sense, at first: {write_visibly(first)}"
     titles = ("queue", "started", "waiting", "p50 s", "p95 s", "p99 s", "slowdown p95", "cores used", "preempted",
               "lost core h")  # fmt: skip
     table: list[tuple[str, ...]] = [titles]

@@ -104,7 +104,7 @@ def replay_trace(trace: Trace, config: str, name: str) -> Scenario:
         )
         for pod in trace.pods
     )
-    last = max((pod.created + (pod.ran_s or 0) for pod in trace.pods), default=0)
+    last = max((pod.last for pod in trace.pods), default=0)
     return Scenario(
         name=name,
         config=config,
@@ -116,9 +116,9 @@ def replay_trace(trace: Trace, config: str, name: str) -> Scenario:
 
 
 def list_leaves(queues: dict[str, QueueLimits]) -> list[str]:
-    """Returns the paths of the leaves among *queues*, in order. Root is none."""
+    """Returns the paths of the leaves among *queues*, in the order of their names. Root is none."""
     parents = {path.rpartition(".")[0] for path in queues}
-    return [path for path in queues if path not in parents and path != "root"]
+    return sorted(path for path in queues if path not in parents and path != "root")
 
 
 def _replace_configuration(scenario: Scenario, config: str, seed: int) -> Scenario:

@@ -75,9 +75,11 @@ class Sample:
 
 
 class Accounts:
-    """The accounts of all queues to which applications are submitted, and of the queues above them."""
+    """The accounts of all queues to which applications are submitted, and of the queues above them. Samples and
+    latencies, which grow with each task, are kept with *keeps_past* alone."""
 
-    def __init__(self, limits: Mapping[str, QueueLimits], leaves: Iterable[str]) -> None:
+    def __init__(self, limits: Mapping[str, QueueLimits], leaves: Iterable[str], *, keeps_past: bool = True) -> None:
+        self._keeps_past = keeps_past
         self.leaves: list[str] = list(dict.fromkeys(leaves))
         paths = [*limits, *(path for leaf in self.leaves for path in ancestors(leaf))]
         self.queues: dict[str, QueueAccount] = {
@@ -122,7 +124,8 @@ class Accounts:
         self._before_change(at_s)
         for account in self._paths[leaf]:
             _add_amounts(account.used, amounts, 1)
-        self.queues[leaf].latencies_s.append(waited_s)
+        if self._keeps_past:
+            self.queues[leaf].latencies_s.append(waited_s)
         self._after_change(at_s)
 
     def book_victim(self, leaf: str, amounts: Mapping[str, int], *, key: str, at_s: float) -> None:
@@ -167,7 +170,8 @@ class Accounts:
             self._take_sample(at_s)
 
     def _take_sample(self, at_s: float) -> None:
-        self.samples.append(Sample(at_s, {leaf: dict(self.queues[leaf].used) for leaf in self.leaves}))
+        if self._keeps_past:
+            self.samples.append(Sample(at_s, {leaf: dict(self.queues[leaf].used) for leaf in self.leaves}))
 
 
 def _add_amounts(total: dict[str, int], amounts: Mapping[str, int], sign: int) -> None:

@@ -56,7 +56,8 @@ class Messages(NamedTuple):
 
 class ClusterModel:
     """The state of one run, which begins with :meth:`begin`. *on_messages* is called whenever there may be something to
-    send. *observer* sees what becomes of each task; without *keeps_ended*, tasks that have ended are forgotten."""
+    send. *observer* sees what becomes of each task; without *keeps_ended*, tasks that have ended are forgotten,
+    and what :class:`Accounts` would keep of them."""
 
     def __init__(
         self,
@@ -68,7 +69,8 @@ class ClusterModel:
         keeps_ended: bool = True,
     ) -> None:
         self.scenario = scenario
-        self.accounts = Accounts(scenario.queues, (entry.queue for entry in scenario.applications))
+        leaves = (entry.queue for entry in scenario.applications)
+        self.accounts = Accounts(scenario.queues, leaves, keeps_past=keeps_ended)
         self.tasks: dict[str, Task] = {}
         self.fates: Final = {application.id: Fate() for application in scenario.applications}
         self.anomalies: list[str] = []

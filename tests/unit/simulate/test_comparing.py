@@ -86,6 +86,10 @@ def test_the_same_jobs_come_whatever_the_configuration() -> None:
     one, other = (generate_scenario(text, 7, TINY) for text in (CONFIG, CAPPED))
     assert one.applications == other.applications
     assert generate_scenario(CONFIG, 8, TINY).applications != one.applications
+    first, last = "          - {name: burstable}\n", "          - {name: best-effort}\n"
+    other_order = CONFIG.replace(first + last, last + first)
+    assert other_order != CONFIG
+    assert generate_scenario(other_order, 7, TINY).applications == one.applications
 
 
 def test_a_clear_difference_becomes_a_sentence(tmp_path: Path) -> None:
@@ -140,6 +144,8 @@ def test_a_scenario_gets_another_configuration(tmp_path: Path, config: Path) -> 
     (row,) = csv.DictReader((tmp_path / "out" / "queues.csv").read_text().splitlines())
     assert (row["started"], row["ended"], row["wait_p50_s"], row["wait_longest_s"]) == ("3", "3", "0.0", "10.0")
     assert row["slowdown_p95"] == "2.0"
+    # 30 of the 40 core seconds until the last task ends; that nothing happens for an hour afterwards does not count.
+    assert float(row["utilisation"]) == pytest.approx(0.75)
 
 
 def test_a_trace_is_replayed_at_its_own_times(tmp_path: Path, config: Path) -> None:
@@ -152,13 +158,60 @@ def test_a_trace_is_replayed_at_its_own_times(tmp_path: Path, config: Path) -> N
     assert result.exit_code == 0, result.output
     (row,) = csv.DictReader((tmp_path / "out" / "queues.csv").read_text().splitlines())
     assert (row["started"], row["ended"], row["running"], row["wait_longest_s"]) == ("2", "1", "1", "150.0")
+    # From the first pod at 100 s to the last event at 400 s, a deletion, one of the two runs.
+    assert float(row["utilisation"]) == pytest.approx(1.0)
+
+
+def test_a_report_says_what_was_refused(tmp_path: Path, config: Path) -> None:
+    """An application whose queue the configuration does not have."""
+    (tmp_path / "tiny.yaml").write_text(SCENARIO.replace("root.burstable", "root.gone"))
+    result = run(str(tmp_path / "tiny.yaml"), config, out=tmp_path / "out")
+    assert result.exit_code == 0, result.output
+    assert "1 times something was refused or made no sense, at first: application app was refused: " in result.output
+
+
+def test_configurations_are_checked_before_the_first_run(tmp_path: Path, config: Path) -> None:
+    """The file is named, and an older report stays."""
+    out = tmp_path / "out"
+    assert run("generated", config, out=out, hours=0.01, nodes=1).exit_code == 0
+    before = {path.name: path.read_bytes() for path in out.iterdir()}
+    (tmp_path / "refused.yaml").write_text(CONFIG.replace("vcore: 64", "vcore: many"))
+    (tmp_path / "broken.yaml").write_text("partitions: [")
+    (tmp_path / "latin.yaml").write_bytes(b"# \xe9\n" + CONFIG.encode())
+    (tmp_path / "leafless.yaml").write_text("partitions: [{name: default, queues: [{name: root}]}]")
+    for name in ("refused", "broken", "latin", "leafless"):
+        result = run("generated", config, tmp_path / f"{name}.yaml", out=out, hours=0.01, nodes=1)
+        assert result.exit_code == 2, result.output
+        assert f"{name}.yaml: " in result.output
+        assert "of 2" not in result.output
+    assert run("generated", config, config, out=out).exit_code == 2
+    assert {path.name: path.read_bytes() for path in out.iterdir()} == before
+
+
+def test_other_leaves_are_pointed_out(tmp_path: Path, config: Path) -> None:
+    """Their generated jobs are not those of the first configuration."""
+    (tmp_path / "other.yaml").write_text(CONFIG.replace("burstable", "other"))
+    result = run("generated", config, tmp_path / "other.yaml", out=tmp_path / "out", hours=0.01, nodes=1)
+    assert result.exit_code == 0, result.output
+    assert "different leaves" in result.output
+
+
+def test_what_has_ended_is_forgotten() -> None:
+    """The model keeps neither the tasks nor what its accounts would show of them."""
+    simulation = Simulation(generate_scenario(CONFIG, 1, TINY))
+    simulation.play()
+    (figures, *_) = simulation.figures.queues.values()
+    assert figures.ended
+    accounts = simulation.model.accounts
+    assert len(accounts.samples) == 1
+    assert not any(account.latencies_s for account in accounts.queues.values())
 
 
 @pytest.mark.parametrize(
     ("workload", "text", "said"),
     [
         ("generated", "partitions: [{name: default, queues: [{name: root}]}]", "no leaf queue"),
-        ("generated", CONFIG.replace("vcore: 64", "vcore: many"), "refused"),
+        ("generated", CONFIG.replace("vcore: 64", "vcore: many"), "invalid quantity 'many'"),
         ("nowhere.yaml", CONFIG, "nowhere.yaml"),
         ("changing.yaml", CONFIG, "changes"),
     ],
