@@ -10,8 +10,8 @@ from kornel.core.engine.gangs import approval, gang_turns, gang_vetting, placeho
 from kornel.core.engine.scheduling import autoscaling, lapsing, limit_savings, reserving, vetting
 from kornel.core.model import task_groups
 from kornel.core.policies import application_order, queue_order
-from kornel.core.preemption import budgets, eviction
-from kornel.core.preemption.guarantee.attempts import consulting, gang_consulting, gang_plans
+from kornel.core.preemption import budgets, consulting, eviction
+from kornel.core.preemption.guarantee.attempts import gang_consulting, gang_plans
 from kornel.core.preemption.monitor import drive as monitor_drive
 from kornel.core.preemption.monitor import taking as monitor_taking
 from kornel.core.preemption.quota import timers as quota_timers
@@ -26,7 +26,9 @@ FUNCTIONS: Final = {
     **named_of(autoscaling, "_look_regularly"),
     **named_of(backoff, "_begin_anew"),
     **named_of(configure, "_clean_again"),
-    **named_of(consulting, "_decide_node", "_decide_victims", "_drop_questions"),
+    "preemption.guarantee.attempts.consulting._decide_node": consulting._decide_node,
+    "preemption.guarantee.attempts.consulting._decide_victims": consulting._decide_victims,
+    "preemption.guarantee.attempts.consulting._drop_questions": consulting._drop_questions,
     **named_of(eviction, "_look_at_victims", "_look_for_room", "_rearm_if_waiting"),
     **named_of(gang_turns, "_end_gathering"),
     **named_of(gang_vetting, "_note_answer"),

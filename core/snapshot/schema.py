@@ -108,7 +108,7 @@ from kornel.core.policies.gang_nodes import Members
 from kornel.core.policies.node_score import NodeScore
 from kornel.core.policies.placement.rules import Rule, compile_rules
 from kornel.core.preemption import plan as preemption_plan
-from kornel.core.preemption.guarantee.attempts.consulting import Dialogue
+from kornel.core.preemption.consulting import Dialogue
 from kornel.core.preemption.guarantee.attempts.gang_attempts import GangAttempt
 from kornel.core.preemption.guarantee.attempts.gang_consulting import GangDialogue
 from kornel.core.preemption.guarantee.attempts.gang_plans import GangProposal

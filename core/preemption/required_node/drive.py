@@ -13,7 +13,8 @@ from kornel.core.model.allocations import Allocation, Reservation
 from kornel.core.model.not_placed import NotPlaced
 from kornel.core.policies.claim_order import comes_before
 from kornel.core.preemption import budgets, eviction
-from kornel.core.preemption.plan import PreemptionPlan, Refusal
+from kornel.core.preemption.consulting import Dialogue
+from kornel.core.preemption.plan import AnswerPending, PreemptionPlan, Refusal
 from kornel.core.preemption.required_node import laws
 from kornel.core.preemption.required_node import planner as required_node
 from kornel.core.state.asks import moves
@@ -52,11 +53,13 @@ def attempt_preemption(state: PartitionState, reservation: Reservation, now_ns: 
 
 def find_plan(state: PartitionState, reservation: Reservation, now_ns: int) -> PreemptionPlan | Refusal | None:
     """Returns the plan for the ask of *reservation* to preempt on its node now, or why there is none, which is
-    recorded. ``None``: none is needed, because the room is there or about to be, and is claimed."""
+    recorded. ``None``: none is needed, because the room is there or about to be, and is claimed; or the shim is being
+    asked, and the ask tries again after its answer."""
     ask, node = reservation.ask, reservation.node
     if ask.triggered:
         return None
     if required_node.room_is_coming(state, node, ask):
+        ask.dialogue = None
         _rank_claim(state, reservation, now_ns, last=False)
         ledger.book_claim(state, ask)
         eviction.watch_exits(state, PreemptionPlan(required_node.KIND, ask, node, (), state.root), now_ns, ())
@@ -64,6 +67,8 @@ def find_plan(state: PartitionState, reservation: Reservation, now_ns: int) -> P
         return None
     # No room is coming, so asks that preempt on this node come first until victims leave for this ask.
     _rank_claim(state, reservation, now_ns, last=True)
+    if ask.dialogue is not None and ask.dialogue.waits:
+        return None
     held = hold_back(state, now_ns)
     if held is not None:
         budgets.note_held_back(state, required_node.KIND, ask, held, now_ns, reservation)
@@ -75,7 +80,12 @@ def find_plan(state: PartitionState, reservation: Reservation, now_ns: int) -> P
     if isinstance(result, PreemptionPlan):
         refusal = eviction.check_lawful(state, result, laws.check) or budgets.refuse_too_many(state, result)
         if refusal is None and not budgets.is_shadowed(state, required_node.KIND):
-            return result
+            try:
+                refusal = _consult_shim(state, result, now_ns)
+            except AnswerPending:
+                return None
+            if refusal is None:
+                return result
         # A plan in shadow mode is recorded with its would-be victims.
         would_be = result if refusal is None else None
         result = refusal or Refusal(Outcome.SHADOW)
@@ -88,6 +98,29 @@ def find_plan(state: PartitionState, reservation: Reservation, now_ns: int) -> P
         ask.outcome = result.outcome
         eviction.record_decision(state, required_node.KIND, ask, now_ns, result.outcome, result.detail, would_be)
     return result
+
+
+def _consult_shim(state: PartitionState, plan: PreemptionPlan, now_ns: int) -> Refusal | None:
+    """Asks the shim whether the ask of *plan* would run there once its victims, and those that leave already, are gone
+    or, if the shim answers no such questions, whether it might run there at all. Returns why nobody is to leave.
+
+    Raises :class:`AnswerPending` while the shim is being asked.
+    """
+    ask, node, callbacks = plan.ask, plan.node, state.callbacks
+    ask.attempt_due = False
+    if not (callbacks.predicates or callbacks.preemption_predicates):
+        return None
+    dialogue = ask.dialogue = ask.dialogue or Dialogue(state, ask)
+    # A no holds also if the victims would be others by now.
+    dialogue.leave_out_refused(now_ns)
+    if node.node_id in (ask.refused or ()):
+        ask.dialogue = None
+        return Refusal(Outcome.PREDICATE_REFUSED, f"the predicate refused {node.node_id}")
+    dialogue.begin_round(now_ns)
+    gone = (*required_node.list_leaving(state, node), *plan.victims) if callbacks.preemption_predicates else ()
+    dialogue(ask, node, gone, len(gone) - 1)
+    ask.dialogue = None
+    return None
 
 
 def hold_back(state: PartitionState, now_ns: int) -> Refusal | None:

@@ -33,7 +33,7 @@ def plan_preemption(view: PartitionView, ask: Allocation, node: Node) -> Preempt
     room = _room_on(node, ask)
     short = {t: amount - room[t] for t, amount in ask.shape.pairs if amount > room[t]}
     dropped: Counter[str] = Counter()
-    leaving = _list_leaving(view, node)
+    leaving = list_leaving(view, node)
     without = _lacks_devices(node, ask, leaving)
     types = list(short)
 
@@ -69,10 +69,11 @@ def room_is_coming(view: PartitionView, node: Node, ask: Allocation) -> bool:
     room = _room_on(node, ask)
     if not holds_pairs(room, ask.shape.pairs):
         return False
-    return not _lacks_devices(node, ask, _list_leaving(view, node))
+    return not _lacks_devices(node, ask, list_leaving(view, node))
 
 
-def _list_leaving(view: PartitionView, node: Node) -> list[Allocation]:
+def list_leaving(view: PartitionView, node: Node) -> list[Allocation]:
+    """Returns the victims on *node* that are expected to leave."""
     return [a for a in node.allocations.values() if a.preempted and a not in view.given_up]
 
 

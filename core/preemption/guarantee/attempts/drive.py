@@ -22,9 +22,9 @@ from kornel.core.model.shapes import Pairs
 from kornel.core.model.users import Account, AccountKind
 from kornel.core.preemption import budgets, eviction
 from kornel.core.preemption.budgets import RETRY_NS, Ruling, set_due
+from kornel.core.preemption.consulting import MOST_ROUNDS, Dialogue
 from kornel.core.preemption.entitlement import fence_root, find_entitlement
 from kornel.core.preemption.guarantee import laws
-from kornel.core.preemption.guarantee.attempts.consulting import MOST_ROUNDS, Dialogue
 from kornel.core.preemption.guarantee.guarantee_record import PASS_NS, GuaranteeRecord
 from kornel.core.preemption.guarantee.search import planner as guarantee
 from kornel.core.preemption.guarantee.search.planner import Within

@@ -11,7 +11,7 @@ from kornel.core.domain.reasons import Outcome
 from kornel.core.model.allocations import Allocation
 from kornel.core.model.callbacks import Inquiry
 from kornel.core.model.gang_units import UnitId
-from kornel.core.preemption.guarantee.attempts.consulting import MOST_ROUNDS
+from kornel.core.preemption.consulting import MOST_ROUNDS
 from kornel.core.preemption.plan import GangPlan, Refusal
 from kornel.core.state.partition_state import PartitionState
 from kornel.core.state.waiting import inquiries, pausing

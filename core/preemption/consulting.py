@@ -72,8 +72,10 @@ class Dialogue:
             )
         decide = partial(_decide_node, self, question)
         number = self._state.callbacks.next_number()
+        # Where an ask must run, it is asked about without victims only if somebody would have to leave.
+        allocate = not self._ask.spec.required_node
         return inquiries.ask_predicates(
-            self._state, self._ask, (node_id,), decide, drop, self._now_ns, number=number, allocate=True
+            self._state, self._ask, (node_id,), decide, drop, self._now_ns, number=number, allocate=allocate
         )
 
     def note_answer(self, question: _Question, answer: int | None, reason: str = "") -> None:
