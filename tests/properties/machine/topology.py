@@ -56,7 +56,8 @@ def _is_together(other: RequestView, request: RequestView) -> bool:
 def lawful_nodes(state: PartitionState, ask: Allocation, roomy: Sequence[Node]) -> Sequence[Node]:
     """Those of *roomy*, which have room for *ask*, on which it should be placed now for sure.
 
-    One domain: where all that stand already are, or else each that has room for all that wait. Slices: nothing is sure.
+    One domain: where all that stand already are, or else each that has room for all that wait, whoever of them the shim
+    has refused. Slices: nothing is sure.
     """
     wanted = ask.spec.topology
     if wanted is None or wanted.wish != Wish.REQUIRED or ask.spec.required_node:
@@ -76,7 +77,11 @@ def lawful_nodes(state: PartitionState, ask: Allocation, roomy: Sequence[Node]) 
         at = domains[node]
         if at is not None:
             room[at] = room.get(at, 0) + min(node.open[t] // amount for t, amount in ask.shape.pairs)
-    return [node for node in roomy if (at := domains[node]) is not None and room[at] >= ask.group.size]
+    waiting = sum(
+        other.pending and other.shape is ask.shape and _stand_together(other, ask)
+        for other in ask.application.asks.values()
+    )
+    return [node for node in roomy if (at := domains[node]) is not None and room[at] >= waiting]
 
 
 def lawful_domains(state: PartitionState, asks: Sequence[Allocation]) -> list[frozenset[str]]:
@@ -104,7 +109,11 @@ def _nodes_of_members(ask: Allocation) -> Iterable[Node]:
         if other.place is AskPlace.REPLACING:
             continue  # It stands there once the exit of its placeholder is confirmed.
         node = other.held_on if other.pending else other.node
-        same = other.spec.task_group == ask.spec.task_group
-        real = bool(ask.spec.task_group) and not (other.spec.placeholder and ask.spec.placeholder)
-        if node is not None and same and (real or other.spec.topology == ask.spec.topology):
+        if node is not None and _stand_together(other, ask):
             yield node
+
+
+def _stand_together(other: Allocation, ask: Allocation) -> bool:
+    same = other.spec.task_group == ask.spec.task_group
+    real = bool(ask.spec.task_group) and not (other.spec.placeholder and ask.spec.placeholder)
+    return same and (real or other.spec.topology == ask.spec.topology)
