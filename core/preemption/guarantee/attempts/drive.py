@@ -146,10 +146,10 @@ def serve_unplaced(state: PartitionState, group: AskGroup, why: NotPlaced, now_n
 def serve_reserved(state: PartitionState, reservation: Reservation, limited: NotPlaced | None, now_ns: int) -> bool:
     """Lets the ask of *reservation* try to preempt if an attempt is due and victims could help.
 
-    Returns whether it preempted. *limited*: the limit that keeps the ask back.
+    Returns whether it preempted. *limited*: the limit that keeps the ask back. Who must run there makes room there only.
     """
     ask = reservation.ask
-    helps = limited is None or limited.preemption_may_help
+    helps = not ask.spec.required_node and (limited is None or limited.preemption_may_help)
     return ask.attempt_due and helps and state.guarantee_preemption and attempt_preemption(state, ask, now_ns)
 
 
