@@ -146,7 +146,7 @@ def serve_unplaced(state: PartitionState, group: AskGroup, why: NotPlaced, now_n
 def serve_reserved(state: PartitionState, reservation: Reservation, limited: NotPlaced | None, now_ns: int) -> bool:
     """Lets the ask of *reservation* try to preempt if an attempt is due and victims could help.
 
-    Returns whether it preempted. *limited*: the limit that keeps it back. Who must run there has nobody leave elsewhere.
+    Returns whether it preempted. *limited*: the limit that keeps it back. Who must run there frees nothing elsewhere.
     """
     ask = reservation.ask
     helps = not ask.spec.required_node and (limited is None or limited.preemption_may_help)
