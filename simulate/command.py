@@ -99,11 +99,13 @@ def _check_leaves(configurations: list[tuple[str, str]]) -> None:
     from kornel.shim_mock.queues import read_queues  # noqa: PLC0415
     from kornel.simulate.workloads import WorkloadError, list_leaves  # noqa: PLC0415
 
-    leaves = {name: list_leaves(read_queues(text)) for name, text in configurations}
-    for name, some in leaves.items():
-        if not some:
-            raise WorkloadError(f"{name}: there is no leaf queue below root, to which jobs could come")
-    if len(set(map(tuple, leaves.values()))) > 1:
+    leaves: set[tuple[str, ...]] = set()
+    for name, text in configurations:
+        try:
+            leaves.add(tuple(list_leaves(read_queues(text))))
+        except WorkloadError as error:
+            raise WorkloadError(f"{name}: {error}") from error
+    if len(leaves) > 1:
         print_error("the configurations have different leaves: their jobs are others, and so are their figures")
 
 

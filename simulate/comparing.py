@@ -98,15 +98,13 @@ class Comparison:
     def find_differences(self) -> Iterator[Difference]:
         """Yields the differences of each further configuration from the first one, by queue and figure."""
         first, *others = self.configurations
-        found = {(row.configuration, row.seed, row.queue): row for row in self.queues}
-        names = dict.fromkeys(row.queue for row in self.queues)
+        found: dict[str, dict[str, dict[int, QueueRow]]] = {}
+        for row in self.queues:
+            found.setdefault(row.queue, {}).setdefault(row.configuration, {})[row.seed] = row
         for other in others:
-            for queue in names:
-                pairs = [
-                    (row, found[other, row.seed, queue])
-                    for row in self.queues
-                    if row.queue == queue and row.configuration == first and (other, row.seed, queue) in found
-                ]
+            for queue, by_configuration in found.items():
+                before, after = by_configuration.get(first, {}), by_configuration.get(other, {})
+                pairs = [(row, after[seed]) for seed, row in before.items() if seed in after]
                 if pairs:
                     yield from (_compare_figure(pairs, name, queue, other) for name in COMPARED)
 

@@ -19,19 +19,7 @@ from kornel.core.domain.commands import (
     PreemptionNoticeAnswer,
     UpdateConfiguration,
 )
-from kornel.core.domain.effects import (
-    Allocated,
-    AllocationRejected,
-    ApplicationAccepted,
-    ApplicationRejected,
-    ApplicationUpdated,
-    AskReleased,
-    Effect,
-    NodeAccepted,
-    NodeRejected,
-    PreemptionNotice,
-    Released,
-)
+from kornel.core.domain.effects import Effect, PreemptionNotice
 from kornel.core.engine.engine import Engine
 from kornel.core.service.logs.logs import LogFormat, LogLevel, build_logger
 from kornel.core.service.machine.clock import ManualClock
@@ -40,6 +28,7 @@ from kornel.core.service.runner.engine_driver import EngineDriver
 from kornel.core.service.runner.intake_queue import ENTRIES_PER_TURN, size_of_command
 from kornel.core.service.runner.journal_port import NoRestorer
 from kornel.core.service.runner.runner import SLICE_BUDGET
+from kornel.core.service.streams.resuming import KIND_OF, Kind
 from kornel.core.service.wire.scheduler_wire import Decoder, Encoder, list_key
 from kornel.core.service.wire.status_codes import EngineFault
 from kornel.shim_client import NoticeReply, Update
@@ -47,10 +36,6 @@ from kornel.shim_client import PreemptionNotice as HeardNotice
 from kornel.shim_client.asks import AllocationEntry
 from kornel.shim_client.updates import allocation_updates, application_updates, node_updates
 from kornel.si.v1 import si_pb2 as si
-
-_NODES: Final = (NodeAccepted, NodeRejected)
-_APPLICATIONS: Final = (ApplicationAccepted, ApplicationRejected, ApplicationUpdated)
-_ALLOCATIONS: Final = (Allocated, Released, AskReleased, AllocationRejected)
 
 
 class SimulationFailed(Exception):
@@ -209,12 +194,13 @@ class SimulatedCore:
         self._observe(effects)
         encoder = self._encoder
         heard: list[Update] = []
-        for kinds, encode, message, read in (
-            (_NODES, encoder.encode_nodes, si.NodeResponse, node_updates),
-            (_APPLICATIONS, encoder.encode_applications, si.ApplicationResponse, application_updates),
-            (_ALLOCATIONS, encoder.encode_allocations, si.AllocationResponse, allocation_updates),
+        for kind, encode, message, read in (
+            (Kind.NODE, encoder.encode_nodes, si.NodeResponse, node_updates),
+            (Kind.APPLICATION, encoder.encode_applications, si.ApplicationResponse, application_updates),
+            (Kind.ALLOCATION, encoder.encode_allocations, si.AllocationResponse, allocation_updates),
         ):
-            for _, run in groupby((effect for effect in effects if isinstance(effect, kinds)), list_key):
+            carried: list[Any] = [effect for effect in effects if KIND_OF.get(type(effect)) is kind]
+            for _, run in groupby(carried, list_key):
                 heard.extend(read(message.FromString(encode(list(run)))))  # type: ignore[arg-type]
         for update in heard:
             self._hear(update)

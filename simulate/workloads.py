@@ -68,8 +68,6 @@ def generate_scenario(config: str, seed: int, generation: Generation) -> Scenari
     configurations with the same leaves. Raises :class:`WorkloadError` if there is no leaf."""
     queues = read_queues(config)
     leaves = list_leaves(queues)
-    if not leaves:
-        raise WorkloadError("the configuration has no leaf queue below root")
     nodes = NodeGroup("node", {"vcore": CORES * 1_000, "memory": CORES * GIB_PER_CORE * GIB}, count=generation.nodes)
     return Scenario(
         name=GENERATED,
@@ -116,9 +114,13 @@ def replay_trace(trace: Trace, config: str, name: str) -> Scenario:
 
 
 def list_leaves(queues: dict[str, QueueLimits]) -> list[str]:
-    """Returns the paths of the leaves among *queues*, in the order of their names. Root is none."""
+    """Returns the paths of the leaves among *queues*, in the order of their names. Root is none. Raises
+    :class:`WorkloadError` if there is no leaf."""
     parents = {path.rpartition(".")[0] for path in queues}
-    return sorted(path for path in queues if path not in parents and path != "root")
+    leaves = sorted(path for path in queues if path not in parents and path != "root")
+    if not leaves:
+        raise WorkloadError("there is no leaf queue below root, to which jobs could come")
+    return leaves
 
 
 def _replace_configuration(scenario: Scenario, config: str, seed: int) -> Scenario:
