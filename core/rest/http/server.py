@@ -23,9 +23,6 @@ BACKLOG: Final = 512
 IDLE_S: Final = 60
 """The time for which a connection may stay open between two requests."""
 
-MOST_CONNECTIONS: Final = 512
-"""The most connections, and requests under way, by default. A request beyond them is answered 503."""
-
 HANDSHAKE_S: Final = 20.0
 GOODBYE_S: Final = 5.0
 """The time allowed for opening and for closing a TLS connection."""
@@ -47,7 +44,7 @@ class HttpServer:
 
     ``tls`` returns the context for a new connection over HTTPS; absent: plain HTTP. ``on_stop`` is called when no more
     requests are accepted; it has to end answers that would never end by themselves. ``connections``: the most
-    connections at a time.
+    connections, and requests under way, at a time; a request beyond them is answered 503.
     """
 
     def __init__(
@@ -58,7 +55,7 @@ class HttpServer:
         logger: FilteringBoundLogger,
         tls: Callable[[], ssl.SSLContext] | None = None,
         on_stop: Callable[[], None] = lambda: None,
-        connections: int = MOST_CONNECTIONS,
+        connections: int,
     ) -> None:
         self._app = app
         self._wanted = address

@@ -29,9 +29,6 @@ from kornel.core.service.wire.status_codes import EngineFault, InvalidRequest, M
 from kornel.core.telling.core_reader import CoreReader
 from kornel.core.telling.reader import PartitionReader
 
-MOST_MANAGERS: Final = 16
-"""The default number of resource managers that one core serves at most."""
-
 LOOK_AGAIN_S: Final = 0.02
 """The pause between two checks whether a place that was given up has freed its records."""
 
@@ -94,7 +91,7 @@ class Managers:
         *,
         lobby: Lobby,
         make: Callable[[], Place] | None = None,
-        most: int = MOST_MANAGERS,
+        most: int,
         logger: FilteringBoundLogger,
         on_change: Callable[[], None] = lambda: None,
         on_given_up: Callable[[Place], None] = lambda place: None,

@@ -78,6 +78,7 @@ class Served:
         managers = Managers(
             Place(self.runner, self.board, callbacks, PresenceKeeper(clock), configurator, print, ManagerHistory(None)),
             lobby=Lobby(Switchboard(self.metrics), callbacks),
+            most=1,
             logger=logger,
         )
         lookups = GroupLookups({}, lambda _: "", clock=clock, metrics=self.metrics, logger=logger)
