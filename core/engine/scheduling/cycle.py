@@ -35,7 +35,8 @@ DOMAINS_PER_UNIT: Final = 25
 def run(state: PartitionState, now_ns: int, budget: int) -> tuple[bool, str]:
     """Runs one slice of about *budget* decisions at most. Returns whether there may be more to do at once, and what
     breaks the law of progress with this slice, in words."""
-    effects, state.reserving.dues = len(state.effects), None
+    effects = len(state.effects)
+    state.reserving.dues = None
     more, stirred = _run(state, now_ns, budget)
     if state.gained:  # What was placed left others more of what users share.
         wake_waiting(state)

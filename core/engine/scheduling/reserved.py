@@ -98,11 +98,12 @@ def _in_order_of_claims(line: list[Reservation], gangs: Collection[Reservation])
 def _in_order_of_waits(line: list[Reservation]) -> list[Reservation]:
     """Returns *line* with equal asks of one application that save room by age in each other's places, so that the one
     that has waited longest is the first of them (preemption.md B.7)."""
+    likenesses = [_LIKENESS(reservation) if reservation.by_age else reservation for reservation in line]
     equals: dict[object, list[Reservation]] = {}
-    for reservation in line:
-        equals.setdefault(_LIKENESS(reservation) if reservation.by_age else reservation, []).append(reservation)
+    for likeness, reservation in zip(likenesses, line, strict=True):
+        equals.setdefault(likeness, []).append(reservation)
     turns = {likeness: iter(sorted(claims, key=_WAIT)) for likeness, claims in equals.items()}
-    return [next(turns[_LIKENESS(reservation) if reservation.by_age else reservation]) for reservation in line]
+    return [next(turns[likeness]) for likeness in likenesses]
 
 
 def _try_gang(

@@ -265,10 +265,11 @@ def _find_taken(
 def _make_way(state: PartitionState, node: Node, ask: Allocation) -> bool:
     """Ends what those save who stand behind *ask* in the line, the last one first, as far as room may be saved for it
     on *node* only without it. Returns whether it may."""
-    ended = find_in_way(state, ask, ask.shape.pairs, line_since(ask))
+    since_ns = line_since(ask)
+    ended = find_in_way(state, ask, ask.shape.pairs, since_ns)
     if ended is None:
         return False
-    behind = [c for c in list_behind(state, ask, line_since(ask)) if c.node is node and c not in ended]
+    behind = [c for c in list_behind(state, ask, since_ns) if c.node is node and c not in ended]
     while not _may_save_on(state, node, ask, ended):
         if not behind:
             return False
