@@ -142,7 +142,7 @@ class WirePlayer:
         self._answers = NoticeAnswers(self.model, self._agenda)
         self._notices = WireNotices()
         self._heard: list[Update] = []
-        self._handled = self._answered = 0
+        self._handled = self._answered = self._sent = 0
 
     async def play(self, until_s: float) -> None:
         """Plays for so many of the core's seconds."""
@@ -195,8 +195,8 @@ class WirePlayer:
 
     async def _let_decide(self, entries: int) -> None:
         """Waits until the core has applied so many more entries and is idle, and hears what it says."""
-        self._handled_entries = getattr(self, "_handled_entries", 0) + entries
-        await until(lambda: self._kept.entries >= self._handled_entries, "a message to arrive")
+        self._sent += entries
+        await until(lambda: self._kept.entries >= self._sent, "a message to arrive")
         await self._advance(0)
         await self._handle()
 
