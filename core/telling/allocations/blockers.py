@@ -301,8 +301,8 @@ def _user_blockers(state: PartitionState, ask: Allocation, members: Sequence[All
             if asked > left
         )
         for blocker in _limit_blockers(state, ask, _QUOTAS[account.kind], account, short):
-            never = blocker.permanent and account.could_hold(pairs)
-            yield blocker._replace(permanent=False, detail=_LATER) if never else blocker
+            passes = blocker.permanent and account.could_hold(pairs)
+            yield blocker._replace(permanent=False, detail=_LATER) if passes else blocker
 
 
 def _queue_blockers(state: PartitionState, ask: Allocation) -> Iterator[Blocker]:
