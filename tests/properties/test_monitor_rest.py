@@ -223,3 +223,46 @@ def test_rounds_go_on_at_their_own_times_once_an_ask_waits() -> None:
     stage.run_to(200)
     assert stage.state.notices.rounds == 4
     assert stage.state.notices.entries == {}
+
+
+@pytest.mark.long
+@settings(max_examples=scale_examples(8), deadline=None)
+@given(st.integers(0, 2**32))
+def test_comes_to_rest(seed: int) -> None:
+    """Victims that come back at once, in a tree whose order of queues may hand the room back to them: no storm
+    (preemption.md A.1 no. 12).
+
+    Once shares are reached, no leaf loses anything more often than every ten minutes.
+    """
+    rng = random.Random(seed)
+    total = 40
+    stage = Stage(
+        random_queues(rng, total),
+        per_round=rng.choice([0.1, 1]),
+        natural_factor=rng.choice([0.2, 1]),
+        dead_zone=rng.choice([0, 0.1]),
+        max_wait_ms=5000,
+    )
+    for number in range(4):
+        stage.node(f"n{number}", {"f": total // 4})
+    for leaf in LEAVES:
+        stage.application(f"app-{leaf}", leaf)
+    priorities: dict[str, int] = {}
+    for leaf in rng.sample(LEAVES, len(LEAVES)):
+        for _ in range(rng.randint(0, 30)):
+            key = f"k{len(priorities)}"
+            priorities[key] = rng.choice([0, 0, 1])
+            stage.submit(f"app-{leaf}", [key], {"f": 1}, priority=priorities[key])
+        stage.run_to(stage.now_s)
+    losses: dict[str, list[int]] = {leaf: [] for leaf in LEAVES}
+    for second in range(5, 4000, 10):
+        effects = stage.run_to(second)
+        victims = [effect for effect in effects if isinstance(effect, Released)]
+        stage.confirm(effects)
+        for leaf in {victim.application_id.removeprefix("app-") for victim in victims}:
+            losses[leaf].append(second)
+        for victim in sorted(victims, key=lambda victim: victim.key):
+            name = victim.key.partition("-")[0]
+            stage.submit(victim.application_id, [f"{name}-{second}"], {"f": 1}, priority=priorities[name])
+    late = {leaf: [second for second in seconds if second > 2700] for leaf, seconds in losses.items()}
+    assert all(len(seconds) <= 3 for seconds in late.values()), late

@@ -7,20 +7,24 @@ import re
 import pytest
 from playwright.async_api import Browser, expect
 
-from tests.e2e.rest.shim import rest_cluster
+from tests.e2e.rest.shim import TREE, rest_cluster
 from tests.e2e.web.browser import visit
 
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.long]
 
 
-async def test_back_goes_back_through_details_and_links(browser: Browser, demo: str) -> None:
+async def test_back_goes_back_through_details_and_links(browser: Browser) -> None:
     """From a queue to its applications, to an allocation, to its node; and back the same way."""
-    async with visit(browser, demo) as shown:
+    async with rest_cluster() as cluster, visit(browser, f"http://{cluster.core.server.rest_address}/") as shown:
+        await cluster.register(TREE)
+        await cluster.node("node-1", vcore=8000)
+        await cluster.submit("shop", queue="root.default")
+        await cluster.ask("shop-server-3", "shop", vcore=1000)
         page, panel = shown.page, shown.page.locator("#panel")
         await shown.view("queues")
-        await page.get_by_role("treeitem", name="prod").click()
-        await expect(panel).to_contain_text("root.prod")
-        await expect(page).to_have_url(re.compile("details=queue%3Aroot.prod"))
+        await page.get_by_role("treeitem", name="default").click()
+        await expect(panel).to_contain_text("root.default")
+        await expect(page).to_have_url(re.compile("details=queue%3Aroot.default"))
         await panel.get_by_role("link", name="Applications of this queue").click()
         await page.get_by_role("grid", name="Applications").get_by_role("link", name="shop").click()
         await expect(page.get_by_role("heading", level=1)).to_have_text("shop")
@@ -38,9 +42,9 @@ async def test_back_goes_back_through_details_and_links(browser: Browser, demo: 
         await expect(panel).to_be_hidden()
         await page.go_back()
         await expect(page.get_by_role("heading", level=1)).to_have_text("Applications")
-        await expect(page.get_by_role("link", name="Only applications in root.prod")).to_be_visible()
+        await expect(page.get_by_role("link", name="Only applications in root.default")).to_be_visible()
         await page.go_back()
-        await expect(panel).to_contain_text("root.prod")
+        await expect(panel).to_contain_text("root.default")
         shown.check()
 
 
