@@ -85,10 +85,20 @@ class NodeSortPolicy(StrEnum):
     BINPACKING = "binpacking"
 
 
+class PreemptWithin(StrEnum):
+    """Tells for whom tasks of a leaf may have to leave in favour of other applications of the same leaf."""
+
+    NONE = "none"
+    """For nobody."""
+    PRIORITY = "priority"
+    """For asks of a higher priority."""
+
+
 @dataclass(frozen=True, slots=True)
 class QueueProperties:
     """The properties in force for one queue, after inheritance. Delays in nanoseconds; 0 means off where allowed.
 
+    preempt_within_gap  by how much the priority of a victim in the same leaf has to be lower than that of the ask
     originator_max  what originators in a leaf may hold: a part of its max, or amounts; ``None``: not limited
     user_factor     how often a user may hold the capacity of a leaf; ``None``: not limited
     user_minimum    the least percentage of the capacity of a leaf that several users leave to each; 100: users do not
@@ -101,6 +111,8 @@ class QueueProperties:
     priority_offset: int = 0
     preemption_policy: PreemptionPolicyKind = PreemptionPolicyKind.DEFAULT
     preemption_delay_ns: int = DEFAULT_PREEMPTION_DELAY_NS
+    preempt_within: PreemptWithin = PreemptWithin.NONE
+    preempt_within_gap: int = 1
     quota_preemption_delay_ns: int = 0
     quota_preemption_timer: QuotaTimer = QuotaTimer.RESET
     quota_preemption_miss: int = 0

@@ -44,7 +44,7 @@ def test_t12_switches(written: str, expected: tuple[bool, bool]) -> None:
 def test_defaults() -> None:
     """Without a word about preemption everything is at its default."""
     found = read("{}")
-    assert found.policies == ("required-node", "quota", "guarantee", "monitor")
+    assert found.policies == ("required-node", "quota", "guarantee", "within", "monitor")
     assert found == PreemptionConfig(policies=found.policies, governor=GovernorSettings(victims=BOUNDS))
 
 
