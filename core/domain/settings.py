@@ -89,9 +89,9 @@ class PreemptWithin(StrEnum):
     """Tells for whom tasks of a leaf may have to leave in favour of other applications of the same leaf."""
 
     NONE = "none"
-    """For nobody."""
+    """Lets nobody leave."""
     PRIORITY = "priority"
-    """For asks of a higher priority."""
+    """Lets tasks of lower priority leave."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ from tests.unit.config.reading import errors, only
 
 BOUNDS = {
     "guarantee": VictimBound(128, 1_000),
+    "within": VictimBound(128, 1_000),
     "required-node": VictimBound(128, 1_000),
     "quota": VictimBound(interval=1_000),
 }
@@ -91,6 +92,7 @@ def test_bounds_on_victims() -> None:
     written = "{governor: {victims: {guarantee: {ask: 3}, required-node: {ask: 0, interval: 9}, quota: {interval: 0}}}}"
     assert read(written).governor.victims == {
         "guarantee": VictimBound(3, 1_000),
+        "within": VictimBound(128, 1_000),
         "required-node": VictimBound(0, 9),
         "quota": VictimBound(),
     }
