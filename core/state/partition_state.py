@@ -225,6 +225,11 @@ class PartitionState:
         return settings is not None and not settings.observe_only
 
     @property
+    def now_ns(self) -> int:
+        """The time of the command, slice or round under way."""
+        return self.callbacks.now_ns
+
+    @property
     def given_up(self) -> Mapping[Allocation, object]:
         """The victims that have not left in time."""
         return self.stuck

@@ -191,6 +191,18 @@ def test_victims_in_the_wrong_state(state: str) -> None:
     assert Law.ELIGIBLE in broken(world, made_up)
 
 
+def test_nobody_goes_before_he_has_run_for_his_time() -> None:
+    """It ends to the nanosecond, whatever else is in order."""
+    world, ask = world_and_ask(TWO_TASKS)
+    made_up = plan(world, ask, "n1", "v2")
+    victim = made_up.victims[0]
+    victim.queue.properties = replace(victim.queue.properties, min_runtime_ns=9, min_runtime_most_ns=9)
+    victim.bound_ns = world.now_ns - 8
+    assert Law.RUN_TIME in broken(world, made_up)
+    victim.bound_ns = world.now_ns - 9
+    assert Law.RUN_TIME not in broken(world, made_up)
+
+
 def test_drained_node() -> None:
     """A node that takes no new work takes no preemptor either."""
     world, ask = world_and_ask(TWO_TASKS)

@@ -72,7 +72,7 @@ def foresee_attempt(state: PartitionState, ask: Allocation, asked: Circumstances
         result.outcome,
         result.detail,
         not_before_ns,
-        protected=tally_protection(state, ask, index),
+        protected=tally_protection(state, ask, index, now_ns),
     )
 
 

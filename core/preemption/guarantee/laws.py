@@ -34,6 +34,7 @@ from kornel.core.preemption.guarantee.queue_laws import (
     check_law_6,
     check_law_7,
     check_maxima,
+    check_run_times,
     find_fence,
     list_queue_needs,
     may_be_taken_for,
@@ -51,9 +52,9 @@ def check(view: PartitionView, plan: PreemptionPlan | GangPlan) -> tuple[Violati
     return tuple(
         violation
         for rule in (
-            _check_whole, check_eligible, check_law_2, check_law_3, check_law_4, check_law_5, check_law_6, check_law_7,
-            _check_gangs, _on_node, _check_places, _check_devices, _check_domains, check_maxima, _check_minimal,
-            _check_mildest,
+            _check_whole, check_eligible, check_run_times, check_law_2, check_law_3, check_law_4, check_law_5,
+            check_law_6, check_law_7, _check_gangs, _on_node, _check_places, _check_devices, _check_domains,
+            check_maxima, _check_minimal, _check_mildest,
         )
         for violation in rule(case)
     ) + tuple(limits.check_limits([place.ask for place in case.places], view.types.names))  # fmt: skip
@@ -439,7 +440,8 @@ def _admission_of(
             rules = (check_eligible, check_law_2, check_law_3, check_law_5, check_law_6, check_law_7)
             alone[alike] = not any(True for rule in rules for _ in rule(case))
         together = (*besides, *before, last)
-        if not alone[alike] or not whole_gangs.keep_minimum(together):
+        is_young = any(check_run_times(Case(view, ask, (last,))))
+        if is_young or not alone[alike] or not whole_gangs.keep_minimum(together):
             return False
         return len(together) == 1 or not any(check_law_2(Case(view, ask, together)))
 

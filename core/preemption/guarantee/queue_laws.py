@@ -84,6 +84,11 @@ def check_eligible(case: Case) -> Iterator[Violation]:
             yield Violation(Law.ELIGIBLE, f"{victim.key} is in the ask's own queue")
 
 
+def check_run_times(case: Case) -> Iterator[Violation]:
+    """Yields victims that have not run for their minimum run time yet (preemption.md L)."""
+    yield from eligible.check_run_times(case.view.now_ns, case.victims, case.ask.queue)
+
+
 def check_law_2(case: Case) -> Iterator[Violation]:
     """Yields queues that would end below their guarantee. A queue on the path of the ask that is already below its
     guarantee must not lose anything."""
