@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
 from typing import Final
 
 MOST_NAMED: Final = 3
@@ -41,6 +42,11 @@ def format_quantities(amounts: Mapping[str, int]) -> str:
 def format_count(number: int, thing: str, things: str = "") -> str:
     """Returns *number* of *thing* in words: ``1 ask``, ``2 asks``. *things*: a plural that is not regular."""
     return f"{number:,} {thing}" if number == 1 else f"{number:,} {things or thing + 's'}"
+
+
+def format_time(at_ns: int) -> str:
+    """Returns a moment in UTC, to the second: ``2026-11-22T14:30:00Z``."""
+    return datetime.fromtimestamp(at_ns // 10**9, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def name_some(names: Sequence[str]) -> str:

@@ -9,8 +9,8 @@ from kornel.cli.text.explain import sum_lines
 from kornel.cli.text.lines import join_lines
 from kornel.cli.text.quantities import format_quantities, format_quantity
 from kornel.cli.text.tables import ItemT, list_items, wrap_text
-from kornel.cli.text.times import format_duration, format_time
-from kornel.shared.readable_amounts import format_count
+from kornel.cli.text.times import format_duration
+from kornel.shared.readable_amounts import format_count, format_time
 from kornel.v1 import configuration_pb2 as pb
 
 MOST_KEYS: Final = 20

@@ -10,8 +10,8 @@ from kornel.cli.text.events import name_of
 from kornel.cli.text.lines import join_lines
 from kornel.cli.text.quantities import format_quantities, format_quantity
 from kornel.cli.text.tables import list_items, wrap_text
-from kornel.cli.text.times import format_age, format_moment, format_time
-from kornel.shared.readable_amounts import format_count
+from kornel.cli.text.times import format_age, format_moment
+from kornel.shared.readable_amounts import format_count, format_time
 from kornel.si.v1 import si_pb2
 from kornel.v1 import configuration_pb2
 from kornel.v1 import history_pb2 as pb

@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import UTC, datetime
 from typing import Final
+
+from kornel.shared.readable_amounts import format_time
 
 _SECOND_NS: Final = 10**9
 _UNITS: Final = (("d", 86400), ("h", 3600), ("m", 60), ("s", 1))
-
-
-def format_time(at_ns: int) -> str:
-    """Returns a moment in UTC, to the second: ``2026-11-22T14:30:00Z``."""
-    return datetime.fromtimestamp(at_ns // _SECOND_NS, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def format_age(ns: int) -> str:

@@ -9,7 +9,7 @@ from kornel.cli.text.cluster import BARS, describe_use
 from kornel.cli.text.lines import join_lines
 from kornel.cli.text.quantities import Strokes, format_percent, format_quantity, types_in_order
 from kornel.cli.text.tables import Rows, fit_table, wrap_text
-from kornel.cli.text.times import format_time
+from kornel.shared.readable_amounts import format_time
 from kornel.v1.history_pb2 import UsagePoint
 
 _NOTHING: Final = "nothing in this range: usage is stored once a minute, by a core that has a history"

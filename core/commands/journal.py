@@ -14,8 +14,8 @@ import typer
 from kornel.cli.options import refuse_input, report_failure
 from kornel.cli.terminal import echo_json, echo_line, echo_text, print_error
 from kornel.cli.text.lines import join_lines
-from kornel.cli.text.times import format_time
 from kornel.core.journal.database.choices import DEFAULT_KEEP
+from kornel.shared.readable_amounts import format_time
 
 if TYPE_CHECKING:
     from kornel.core.journal.content.records import Record

@@ -1,4 +1,5 @@
-"""Judges who may leave: some allocations leave for nobody, whatever the kind (preemption.md A.1 no. 3)."""
+"""Judges who may leave: some allocations leave for nobody, whatever the kind (preemption.md A.1 no. 3), and others not
+before they have run for a while (L)."""
 
 from __future__ import annotations
 
@@ -7,8 +8,10 @@ from typing import Final
 
 from kornel.core.domain.ask_places import AskPlace
 from kornel.core.domain.settings import PreemptionPolicyKind
-from kornel.core.laws.verdict import Law, Violation
+from kornel.core.laws.verdict import Law, Violation, path_of
 from kornel.core.model.allocations import Allocation
+from kornel.core.model.queues import Queue
+from kornel.core.model.run_times import read_min_runtime
 
 _PROTECTED: Final = PreemptionPolicyKind.DISABLED
 _REPLACING: Final = AskPlace.REPLACING
@@ -47,3 +50,31 @@ def check_victims(
         for fault, present in faults.items():
             if present:
                 yield Violation(Law.ELIGIBLE, f"{victim.key} is {fault}")
+
+
+def check_run_times(now_ns: int, victims: Iterable[Allocation], taker: Queue) -> Iterator[Violation]:
+    """Yields *victims* that have not run for their minimum run time by *now_ns*, whoever else has.
+
+    *taker*: the leaf of the ask that they leave for, or the queue whose max is enforced.
+    """
+    path = path_of(taker)
+    for victim in victims:
+        application, spec = victim.application, victim.spec
+        guard = application.queue
+        for queue in path_of(guard):
+            if queue in path:
+                break
+            guard = queue
+        least_ns, most_ns = guard.properties.min_runtime_ns, guard.properties.min_runtime_most_ns
+        if not most_ns:
+            continue
+        began_ns = victim.bound_ns
+        if application.leaves_whole and spec.task_group:
+            if not application.whole_ns:
+                continue
+            began_ns = application.whole_ns
+        stated_ns = read_min_runtime(spec.tags)
+        ran_ns, long_enough_ns = now_ns - began_ns, least_ns if stated_ns is None else min(stated_ns, most_ns)
+        if ran_ns < long_enough_ns:
+            detail = f"{victim.key} has run for {ran_ns / 10**9:g} s of {long_enough_ns / 10**9:g} s ({guard.path})"
+            yield Violation(Law.RUN_TIME, detail)

@@ -26,6 +26,8 @@ class Law(StrEnum):
     FENCE = "law 7"
     ELIGIBLE = "invariant 3"
     """A victim that no plan may have: protected, leaving already, not placed, or named twice."""
+    RUN_TIME = "minimum run time"
+    """A victim has not run for its minimum run time yet (preemption.md L)."""
     ON_NODE = "invariant 6"
     """A victim is on another node although the ask's node lacks room."""
     SUFFICIENT = "invariant 7"

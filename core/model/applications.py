@@ -120,6 +120,7 @@ class Application:
         "timer_ns",
         "unschedulable",
         "user",
+        "whole_ns",
     )  # fmt: skip
 
     def __init__(self, spec: ApplicationSpec, queue: Queue, user: str, now_ns: int, zeros: Vector) -> None:
@@ -169,6 +170,8 @@ class Application:
         """Tells whether some placeholder of it depends on other placements, so that they are placed one by one."""
         self.leaves_whole = False
         """Tells whether all members of a task group become victims once fewer than its minimum would be left."""
+        self.whole_ns = 0
+        """The time since when its gang has run with its minimum, or had once; 0: it has not yet."""
         self.preempted_count = 0
         self.unschedulable = 0
         """The number of asks that fitted on no node since the last back-off ended or the last ask was placed."""

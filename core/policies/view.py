@@ -21,6 +21,11 @@ class PartitionView(Protocol):
         """The name of the partition."""
 
     @property
+    def now_ns(self) -> int:
+        """The time of the call under way."""
+        ...
+
+    @property
     def root(self) -> Queue:
         """The root of the queue tree."""
 

@@ -11,6 +11,7 @@ from kornel.core.engine.scheduling import autoscaling, lapsing, limit_savings, r
 from kornel.core.model import task_groups
 from kornel.core.policies import application_order, queue_order
 from kornel.core.preemption import budgets, consulting, eviction
+from kornel.core.preemption.guarantee.attempts import drive as guarantee_drive
 from kornel.core.preemption.guarantee.attempts import gang_consulting, gang_plans
 from kornel.core.preemption.monitor import drive as monitor_drive
 from kornel.core.preemption.monitor import taking as monitor_taking
@@ -31,6 +32,7 @@ FUNCTIONS: Final = {
     "preemption.guarantee.attempts.consulting._drop_questions": consulting._drop_questions,
     **named_of(eviction, "_look_at_victims", "_look_for_room", "_rearm_if_waiting"),
     **named_of(gang_turns, "_end_gathering"),
+    **named_of(guarantee_drive, "_note_end"),
     **named_of(gang_vetting, "_note_answer"),
     **named_of(inquiries, "_put_in_turn"),
     **named_of(lifecycle, "_end_state", "_forget_old"),

@@ -272,8 +272,10 @@ CONFIGURATIONS: Final = (
         " preemption_delay_ns preempt_within preempt_within_gap quota_preemption_delay_ns quota_preemption_timer"
         " quota_preemption_miss"
         " unschedulable_backoff unschedulable_backoff_delay_ns reservation_timeout_ns gang_gather_ns"
-        " gang_grace_ns originator_max user_factor user_minimum",
+        " gang_grace_ns originator_max user_factor user_minimum min_runtime_ns min_runtime_most_ns",
         defaults={
+            "min_runtime_ns": 0,
+            "min_runtime_most_ns": 0,
             "originator_max": None,
             "user_factor": None,
             "user_minimum": 100,
@@ -385,9 +387,9 @@ MODEL: Final = (
         " limit_group members missing offered_by order peak pending placeholder placeholder_count"
         " placeholder_deadline_ns preempted_count priority queue rank real recorded_held_by_queue"
         " recorded_held_by_quota rooms savers set_back spec spent started_ns state submitted_ns task_groups"
-        " timer_ns unschedulable user",
+        " timer_ns unschedulable user whole_ns",
         derived={"settled": _is_settled},
-        defaults={"missing": 0},
+        defaults={"missing": 0, "whole_ns": 0},
     ),
     Kept(
         Inquiry,
@@ -524,8 +526,8 @@ PREEMPTION: Final = (
     Kept(Turn, "last_ns preemptor"),
     Kept(
         GuaranteeRecord,
-        "attempts_left gate pass_began_ns prospects put_off settled_at",
-        defaults={"settled_at": None},
+        "attempts_left gate pass_began_ns prospects protected put_off settled_at",
+        defaults={"protected": {}, "settled_at": None},
     ),
     Kept(RefusedQuestion, "asks doubtful pause_ns refusal standing tried_ns version"),
     Kept(LastLook, "_amounts _marks _versions rules"),
@@ -567,7 +569,7 @@ PREEMPTION: Final = (
     Kept(Remainder, "look_ns numbers pause_ns protected unmet"),
     Kept(Overuse, "began_again reached rest since_ns", defaults={"began_again": False}, name="Standing"),
     Kept(Enforcement, "above armed due postponed replacing served ticking", under_way="run"),
-    Kept(Protection, "reason t amount queue of guaranteed held smallest"),
+    Kept(Protection, "reason t amount queue of guaranteed held smallest until_ns", defaults={"until_ns": 0}),
     Kept(Terms, "max delay_ns"),
 )
 """The records of preemption."""

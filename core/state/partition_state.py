@@ -214,7 +214,7 @@ class PartitionState:
         return self.lists_guarantees and self.has_rounds
 
     def preempts_within(self, leaf: Queue) -> bool:
-        """Tells whether asks of *leaf* may preempt tasks of other applications there (preemption.md L)."""
+        """Tells whether asks of *leaf* may preempt tasks of other applications there (preemption.md M)."""
         settings = leaf.properties
         return (
             settings.preempt_within is not PreemptWithin.NONE
@@ -240,6 +240,11 @@ class PartitionState:
         """Tells whether the periodic policy is on, and does more than observe."""
         settings = self.notices.settings
         return settings is not None and not settings.observe_only
+
+    @property
+    def now_ns(self) -> int:
+        """The time of the command, slice or round under way."""
+        return self.callbacks.now_ns
 
     @property
     def given_up(self) -> Mapping[Allocation, object]:

@@ -31,7 +31,8 @@ MODULES = {
     "plans": ("preemption.plan", "preemption.monitor.plan", "preemption.quota.plan"),
     "laws": ("preemption.guarantee.queue_laws", *(f"preemption.{kind}.laws" for kind in _KINDS)),
     "planners": (
-        "preemption.entitlement", "preemption.gang_losses", "preemption.priorities", "preemption.walk",
+        "preemption.entitlement", "preemption.gang_losses", "preemption.priorities", "preemption.protection",
+        "preemption.walk",
         *(f"preemption.{kind}.planner" for kind in _KINDS),
         *(f"preemption.guarantee.{room}" for room in ("gangs", "rules", "search")),
         *(f"preemption.quota.{name}" for name in ("gang_choice", "shares", "timer_rules", "victims")),

@@ -1,8 +1,8 @@
 """What may leave for an ask of a higher priority in the same queue, by trying every set of tasks.
 
-From the words of the rule: tasks of the same queue and of other applications, lower in priority by the gap or more, only
-for what is lacking on a node or below a full max of the path; those that opted out only where the others do not do. No
-queue on the path ends below its guarantee, nor lower if it is below, the ask counted in.
+From the words of the rule: tasks of the same queue and of other applications, lower in priority by the gap or more,
+only for what is lacking on a node or below a full max of the path; those that opted out only where the others do not
+do. No queue on the path ends below its guarantee, nor lower if it is below, the ask counted in.
 """
 
 from __future__ import annotations

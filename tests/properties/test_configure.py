@@ -28,7 +28,7 @@ def _resources() -> st.SearchStrategy[dict[str, Any]]:
 
 
 _PROPERTIES = st.dictionaries(
-    st.sampled_from(["priority.offset", "application.sort.policy", "preemption.policy", "preemption.delay"]),
+    st.sampled_from(["priority.offset", "application.sort.policy", "preemption.policy", "preemption.min-runtime"]),
     st.sampled_from(["1", "fair", "fence", "disabled", "5s"]),
     max_size=2,
 )

@@ -1,4 +1,4 @@
-"""Preemption within a queue, against every set of tasks of small worlds (preemption.md L)."""
+"""Preemption within a queue, against every set of tasks of small worlds (preemption.md M)."""
 
 from __future__ import annotations
 

@@ -27,6 +27,7 @@ each, in that order, and so do answers that differ in nothing else.
                                       dependent: on other placements, so asked about in turn
                                       topology=required:rack or preferred:rack:4, with the size of slices
                                       want=2 or 2,same or 0.25 or 16Gi or 1,A100: devices; held=g0,g1: it holds these
+                                      runtime=5m: its own minimum run time
                                       minimum=N: members of its task group that are of use to anybody
     run K node=N ...                  as ask, already running on N
     resize-ask K [RES] node=N         what is known of K again, with another size

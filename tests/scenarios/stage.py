@@ -43,6 +43,7 @@ from kornel.core.domain.resources import Resources
 from kornel.core.domain.topology import read_request
 from kornel.core.engine.engine import Engine
 from kornel.core.model.allocations import identity_of
+from kornel.core.model.run_times import MIN_RUNTIME_TAG
 from kornel.core.state.books import audit
 from kornel.core.state.partition_state import PartitionState
 from kornel.core.telling.allocations.explanation import AskReport
@@ -339,6 +340,7 @@ class Stage:
         topology = topology_tags(options.get("topology", ""))
         devices = device_tags(options.get("want", ""), options.get("held", ""))
         minimum = ((MINIMUM_TAG, options["minimum"]),) if "minimum" in options else ()
+        runtime = ((MIN_RUNTIME_TAG, options["runtime"]),) if "runtime" in options else ()
         spec = AllocationSpec(
             key="" if line.name == "-" else line.name,
             application_id="" if foreign else self._application_of(line),
@@ -360,7 +362,7 @@ class Stage:
             dependent=line.flag("dependent"),
             topology=read_request(topology),
             devices=read_wants(devices),
-            tags=(*minimum, *topology, *devices),
+            tags=(*minimum, *runtime, *topology, *devices),
         )
         if line.directive != "resize-ask":
             return spec

@@ -38,6 +38,8 @@ PREEMPTION_POLICY: Final = "preemption.policy"
 PREEMPTION_DELAY: Final = "preemption.delay"
 PREEMPT_WITHIN: Final = "preemption.within"
 PREEMPT_WITHIN_GAP: Final = "preemption.within.gap"
+MIN_RUNTIME: Final = "preemption.min-runtime"
+MIN_RUNTIME_MOST: Final = "preemption.min-runtime.most"
 QUOTA_DELAY: Final = "quota.preemption.delay"
 QUOTA_TIMER: Final = "quota.preemption.timer"
 QUOTA_MISS: Final = "quota.preemption.miss"
@@ -94,6 +96,8 @@ def resolve_properties(effective: Mapping[str, str], *, leaf: bool) -> QueueProp
         preemption_delay_ns=values[PREEMPTION_DELAY],
         preempt_within=PreemptWithin(values[PREEMPT_WITHIN]),
         preempt_within_gap=values[PREEMPT_WITHIN_GAP],
+        min_runtime_ns=values[MIN_RUNTIME],
+        min_runtime_most_ns=max(values[MIN_RUNTIME], values[MIN_RUNTIME_MOST]),
         quota_preemption_delay_ns=values[QUOTA_DELAY],
         quota_preemption_timer=QuotaTimer(values[QUOTA_TIMER]),
         quota_preemption_miss=values[QUOTA_MISS],
@@ -185,7 +189,9 @@ def _describe_problem(key: str, default: Any) -> str:
         return "enabled"
     if key in (PREEMPTION_DELAY, BACKOFF_DELAY, RESERVATION_TIMEOUT, GANG_GATHER):
         return f"{int(default) // SECOND_NS}s"
-    return "0 (off)" if key in (QUOTA_DELAY, BACKOFF, GANG_GRACE) else str(default)
+    if key == MIN_RUNTIME_MOST:
+        return f"the time of {MIN_RUNTIME}"
+    return "0 (off)" if key in (QUOTA_DELAY, BACKOFF, GANG_GRACE, MIN_RUNTIME) else str(default)
 
 
 def _sort_policy(text: str) -> str:
@@ -302,6 +308,8 @@ _READERS: Final[Mapping[str, tuple[Callable[[str], Any], Any]]] = {
     PREEMPTION_DELAY: (_read_age, DEFAULT_PREEMPTION_DELAY_NS),
     PREEMPT_WITHIN: (_read_within, PreemptWithin.NONE.value),
     PREEMPT_WITHIN_GAP: (_read_gap, 1),
+    MIN_RUNTIME: (_read_age, 0),
+    MIN_RUNTIME_MOST: (_read_age, 0),
     QUOTA_DELAY: (_quota_delay, 0),
     QUOTA_TIMER: (_one_of("reset", "adjust"), QuotaTimer.RESET.value),
     QUOTA_MISS: (_read_percent, 0),

@@ -16,7 +16,7 @@ from kornel.core.model.task_groups import TaskGroup
 from kornel.core.preemption import budgets, eviction
 from kornel.core.state.asks import moves, questions
 from kornel.core.state.partition_state import PartitionState
-from kornel.core.state.waiting.gathering import forms_unit
+from kornel.core.state.waiting.gathering import forms_unit, minimum_of
 
 
 def placeholder_appears(state: PartitionState, placeholder: Allocation) -> None:
@@ -142,17 +142,37 @@ def member_placed(state: PartitionState, member: Allocation, now_ns: int) -> Non
         if unit_id.key in application.groups and not forms_unit(state, unit_id):
             regroup_members(state, application)
     shortfalls.note_start(state, member, now_ns)
+    if application.leaves_whole and not application.whole_ns and _runs_whole(application):
+        application.whole_ns = max(m.bound_ns for m in application.allocations.values() if m.spec.task_group)
 
 
 def member_gone(state: PartitionState, member: Allocation, now_ns: int, *, lost: bool) -> None:
     """Makes waiting members be placed together again if *member* was the last of its gang, or task group, that ran, and
     counts it as missing if it was *lost*: to preemption, with its node, or because the shim could not start it."""
     application, members = member.application, member.application.members_in(member.spec.task_group)
+    if application.whole_ns and not any(group.running for group in application.members.values()):
+        application.whole_ns = 0
     if not members.running:
         members.gather_until_ns = None
         if application.asks and (application.task_groups or application.spec.gang_style == HARD):
             regroup_members(state, application)
     shortfalls.note_end(state, member, now_ns, lost=lost)
+
+
+def _runs_whole(application: Application) -> bool:
+    """Tells whether each task group of the gang of *application* runs with its minimum. If the shim states none, all
+    that was announced has to run, because not every placeholder may be known yet, as after a restart."""
+    running = {**dict.fromkeys(application.task_groups, 0), **{n: m.running for n, m in application.members.items()}}
+    if any(count < minimum_of(UnitId(application, name)) for name, count in running.items()):
+        return False
+    announced, stated = application.spec.placeholder_ask, application.states_minimum
+    if announced is None or stated or application.spec.gang_style != HARD:
+        return True
+    held: dict[str, int] = {}
+    for member in application.allocations.values():
+        for name, amount in member.shape.resources.items() if member.spec.task_group else ():
+            held[name] = held.get(name, 0) + amount
+    return all(held.get(name, 0) >= amount for name, amount in announced.items())
 
 
 def _regroup_asks(state: PartitionState, task_group: TaskGroup) -> None:

@@ -92,7 +92,7 @@ def _foresee(state: PartitionState, ask: Allocation, asked: Circumstances, kind:
         result.outcome,
         result.detail,
         not_before_ns,
-        protected=tally_protection(state, ask, index) if kind == guarantee.KIND else (),
+        protected=tally_protection(state, ask, index, now_ns) if kind == guarantee.KIND else (),
     )
 
 

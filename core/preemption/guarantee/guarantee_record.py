@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from kornel.core.model.allocations import Allocation
+from kornel.core.model.nodes import Node
 from kornel.core.model.queues import Queue
 from kornel.core.preemption.guarantee.attempts.questions import QuestionGate
 from kornel.core.preemption.guarantee.search.prospects import KnownProspects
@@ -21,13 +22,16 @@ loop."""
 class GuaranteeRecord(KindRecord):
     """Keeps what attempts in one partition leave for later ones; :mod:`.attempts.drive` makes the attempts."""
 
-    __slots__ = ("attempts_left", "gate", "pass_began_ns", "prospects", "put_off", "settled_at")
+    __slots__ = ("attempts_left", "gate", "pass_began_ns", "prospects", "protected", "put_off", "settled_at")
 
     def __init__(self) -> None:
         self.attempts_left: Final[dict[Queue, int]] = {}
         """The number of attempts that each leaf has left in this pass; a leaf that is missing has all of them."""
         self.pass_began_ns = 0
         self.prospects = KnownProspects()
+        self.protected: Final[dict[Node, int]] = {}
+        """The nodes on which a minimum run time has kept somebody back, each with the time when the next one there
+        ends, at which refused asks look at the node again."""
         self.put_off: Final[dict[Allocation, None]] = {}
         """The asks whose attempts are put off, because a question is being worked on, or a max being enforced."""
         self.gate: Final = QuestionGate()

@@ -1,5 +1,5 @@
 """Checks plans of preemption between queues against the seven laws (preemption.md A, A.1, B.2, B.3, B.11), and plans
-within a leaf against those of L.
+within a leaf against those of M.
 
 Every plan is checked before it is applied, so :func:`check` only looks at the plan and the queues around it. A gang
 that preempts as a unit counts in :mod:`.queue_laws` as one ask of the size of all its members, including those that
@@ -36,6 +36,7 @@ from kornel.core.preemption.guarantee.queue_laws import (
     check_law_6,
     check_law_7,
     check_maxima,
+    check_run_times,
     check_within,
     find_fence,
     list_queue_needs,
@@ -54,8 +55,8 @@ def check(view: PartitionView, plan: PreemptionPlan | GangPlan) -> tuple[Violati
     return tuple(
         violation
         for rule in (
-            _check_whole, *_rules_for(inside=case.inside), _check_gangs, _on_node, _check_places, _check_devices,
-            _check_domains, check_maxima, _check_minimal, _check_mildest,
+            _check_whole, *_rules_for(inside=case.inside), check_run_times, _check_gangs, _on_node, _check_places,
+            _check_devices, _check_domains, check_maxima, _check_minimal, _check_mildest,
         )
         for violation in rule(case)
     ) + tuple(limits.check_limits([place.ask for place in case.places], view.types.names))  # fmt: skip
@@ -451,7 +452,8 @@ def _admission_of(
             case = Case(view, ask, (last,), inside=inside)
             alone[alike] = not any(True for rule in rules for _ in rule(case))
         together = (*besides, *before, last)
-        if not alone[alike] or not whole_gangs.keep_minimum(together):
+        is_young = any(check_run_times(Case(view, ask, (last,))))
+        if is_young or not alone[alike] or not whole_gangs.keep_minimum(together):
             return False
         return len(together) == 1 or not any(check_law_2(Case(view, ask, together, inside=inside)))
 

@@ -13,6 +13,7 @@ from kornel.core.preemption.guarantee.rules.allowances import LeafTerms, Terms
 from kornel.core.preemption.guarantee.rules.candidates import leaves_below
 from kornel.core.preemption.guarantee.rules.needs import Needs
 from kornel.core.preemption.plan import Refusal
+from kornel.core.preemption.protection import protected_until, say_until
 from kornel.core.state.partition_state import PartitionState
 from kornel.core.state.records.victim_index import VictimIndex
 
@@ -21,7 +22,7 @@ LAW_7 = "law 7 (fence)"
 _NAMES = {"disabled": "preemption disabled", "inherited": "law 5 (inherited guarantee)"}
 
 
-def tally_protection(state: PartitionState, ask: Allocation, index: VictimIndex) -> tuple[LawTally, ...]:
+def tally_protection(state: PartitionState, ask: Allocation, index: VictimIndex, now_ns: int) -> tuple[LawTally, ...]:
     """Returns the rules that protect queues from *ask*, with the number of queues; the rule that protects most
     allocations comes first. The cost is linear in the number of sizes, for a queue in which every size is protected."""
     fence = fence_root(ask)
@@ -37,7 +38,7 @@ def tally_protection(state: PartitionState, ask: Allocation, index: VictimIndex)
         elif leaf not in inside:
             law = LAW_7
         else:
-            law = _first_law(terms, leaf, ask, index) if terms is not None else None
+            law = _first_law(terms, leaf, ask, index, now_ns) if terms is not None else None
         if law is not None:
             found.setdefault(_NAMES.get(law, law), []).append(leaf)
     tallies = [
@@ -47,8 +48,9 @@ def tally_protection(state: PartitionState, ask: Allocation, index: VictimIndex)
     return tuple(sorted(tallies, key=lambda tally: (-tally.allocations, tally.law)))
 
 
-def _first_law(terms: Terms, leaf: Queue, ask: Allocation, index: VictimIndex) -> str | None:
-    """Returns the first rule by which *leaf* is protected as a whole; ``None``: it has possible victims."""
+def _first_law(terms: Terms, leaf: Queue, ask: Allocation, index: VictimIndex, now_ns: int) -> str | None:
+    """Returns the first rule by which *leaf* is protected as a whole; ``None``: it has possible victims. A minimum run
+    time counts if it alone keeps somebody back."""
     leaf_terms = terms.terms_of(leaf)
     if isinstance(leaf_terms, str):
         return leaf_terms
@@ -57,12 +59,17 @@ def _first_law(terms: Terms, leaf: Queue, ask: Allocation, index: VictimIndex) -
     if blocked and len(blocked) == len(by_size):
         return blocked[0]
     first: str | None = None
+    ends_ns = 0
+    guard = leaf_terms.branch.guard or leaf
     for allocation in _allocations_of(leaf):
         law = _find_law(terms, leaf_terms, allocation, ask)
         if law is None:
-            return None
+            until_ns = protected_until(allocation, guard)
+            if until_ns <= now_ns:
+                return None
+            ends_ns = min(until_ns, ends_ns or until_ns)
         first = first or law
-    return first
+    return say_until(ends_ns) if ends_ns else first
 
 
 def _find_law(terms: Terms, leaf_terms: LeafTerms, allocation: Allocation, ask: Allocation) -> str | None:

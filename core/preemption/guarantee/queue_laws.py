@@ -25,7 +25,7 @@ class Case:
     def __init__(
         self, view: PartitionView, ask: Allocation, victims: tuple[Allocation, ...], *, inside: bool = False
     ) -> None:
-        """*inside*: the victims leave for an ask of their own leaf, without a guarantee (preemption.md L)."""
+        """*inside*: the victims leave for an ask of their own leaf, without a guarantee (preemption.md M)."""
         self.ask = ask
         self.inside = inside
         self.view = view
@@ -86,6 +86,11 @@ def check_eligible(case: Case) -> Iterator[Violation]:
     for victim in case.victims:
         if victim.queue is case.ask.queue and not case.inside:
             yield Violation(Law.ELIGIBLE, f"{victim.key} is in the ask's own queue")
+
+
+def check_run_times(case: Case) -> Iterator[Violation]:
+    """Yields victims that have not run for their minimum run time yet (preemption.md L)."""
+    yield from eligible.check_run_times(case.view.now_ns, case.victims, case.ask.queue)
 
 
 def check_law_2(case: Case) -> Iterator[Violation]:
@@ -178,7 +183,7 @@ def check_law_7(case: Case) -> Iterator[Violation]:
 
 def check_within(case: Case) -> Iterator[Violation]:
     """Yields victims outside the leaf of the ask, and those whose own priority is not lower than that of the ask by the
-    gap of the leaf (preemption.md L)."""
+    gap of the leaf (preemption.md M)."""
     settings = case.ask.queue.properties
     if settings.preempt_within is not PreemptWithin.PRIORITY or not settings.sort_by_priority:
         yield Violation(Law.ENTITLED, f"{case.ask.queue.path} does not preempt within itself")

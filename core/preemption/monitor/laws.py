@@ -46,6 +46,7 @@ def check(view: PartitionView, plan: MonitorPlan) -> tuple[Violation, ...]:
         if gone and not plan.balance and not _is_entitled(place.ask, gone, after):
             why = f"{place.ask.key}: {place.ask.queue.path} is owed nothing that it asks for"
             found.append(Violation(Law.ENTITLED, why))
+        found += eligible.check_run_times(view.now_ns, gone, place.ask.queue)
         for victim in gone:
             broken = _find_trespass(place.ask, victim)
             if broken is not None:
@@ -103,7 +104,8 @@ class MildestPlaces:
             nonlocal refused
             leaving = [tasks[key] for key in keys]
             refused = refused or not choice.allows_loss(leaving)
-            return _find_trespass(ask, leaving[-1]) is None and after.may_leave(ask, leaving, names)
+            young = any(eligible.check_run_times(self._view.now_ns, leaving[-1:], ask.queue))
+            return not young and _find_trespass(ask, leaving[-1]) is None and after.may_leave(ask, leaving, names)
 
         needs = list(after.list_needs(ask, node, list(tasks.values()), names, choice.gives_amount))
         broken = list(plain_walk.check(needs, {key: order_of(tasks[key]) for key in tasks}, may_go, going))

@@ -13,6 +13,7 @@ from typing import Final
 
 from kornel.core.model.allocations import sum_amounts
 from kornel.core.model.queues import Queue
+from kornel.core.preemption.protection import say_until
 from kornel.core.preemption.quota.plan import QuotaPlan
 from kornel.core.preemption.quota.run import QuotaRun
 from kornel.core.preemption.quota.shares import Amounts, find_attainable, find_excess, leaf_shares, net_usage
@@ -107,10 +108,13 @@ def rest_of(before: Remainder | None, run: QuotaRun, plan: QuotaPlan, unmet: Amo
 def wants_another_look(state: PartitionState, queue: Queue, overuse: Overuse, now_ns: int) -> bool:
     """Tells whether *queue*, for which a run left a remainder, may now be brought nearer to its max."""
     rest = overuse.rest
-    if rest is None or now_ns < rest.look_ns:
+    if rest is None:
+        return False
+    may_go = any(0 < kept.until_ns <= now_ns for kept in rest.protected)
+    if now_ns < rest.look_ns and not may_go:
         return False
     found = numbers_of(queue)
-    if found == rest.numbers:
+    if found == rest.numbers and not may_go:
         return False
     rest.numbers = found
     return bool(
@@ -130,6 +134,8 @@ def say_protection(state: PartitionState, protection: Protection) -> str:
             return f"{amount} is bound to its node"
         case ProtectedBy.ENDING:
             return f"{amount} is being ended or replaced by others"
+        case ProtectedBy.RUN_TIME:
+            return f"{amount} is protected by minimum run times, the first {say_until(protection.until_ns)}"
         case ProtectedBy.GANG:
             return f"{amount} is held by gangs that would be left with too few members, and may not leave as a whole"
     level, of = protection.queue, protection.of

@@ -60,19 +60,19 @@ def advance_enforcement(state: PartitionState, now_ns: int, budget: int) -> int:
         if run is None:
             if not enforcement.due:
                 break
-            run = enforcement.run = _begin_run(state, enforcement.due.pop(0))
+            run = enforcement.run = _begin_run(state, enforcement.due.pop(0), now_ns)
             enforcement.served[run.queue] = None
             state.preemption_attempts += 1
         spent += _step_run(state, run, now_ns)
     return spent
 
 
-def _begin_run(state: PartitionState, queue: Queue) -> QuotaRun:
+def _begin_run(state: PartitionState, queue: Queue, now_ns: int) -> QuotaRun:
     miss, stuck = queue.properties.quota_preemption_miss, above_max.staying_amounts(state, queue)
     overuse = state.enforcement.above.get(queue)
     again = overuse is not None and overuse.rest is not None
     numbers = above_max.numbers_of(queue)
-    return QuotaRun(queue, miss, quota.plan_in_steps(queue, miss, stuck), numbers, stuck, again=again)
+    return QuotaRun(queue, miss, quota.plan_in_steps(queue, miss, stuck, now_ns=now_ns), numbers, stuck, again=again)
 
 
 def _step_run(state: PartitionState, run: QuotaRun, now_ns: int) -> int:
@@ -99,11 +99,11 @@ def _step_run(state: PartitionState, run: QuotaRun, now_ns: int) -> int:
     left = _left_of_target(run, run.plan)
     refused = ""
     if batch and left and budgets.is_shadowed(state, KIND):
-        would_be = quota.confirm_batch(run.queue, run.plan.ceilings, left, batch, run.staying)
+        would_be = quota.confirm_batch(run.queue, run.plan.ceilings, left, batch, run.staying, now_ns=now_ns)
         _take_down(run, would_be.victims, describe_whole(would_be.victims).values())
         run.stopped = Refusal(Outcome.SHADOW)
     elif batch and left:
-        part = quota.confirm_batch(run.queue, run.plan.ceilings, left, batch, run.staying)
+        part = quota.confirm_batch(run.queue, run.plan.ceilings, left, batch, run.staying, now_ns=now_ns)
         refused = _evict_batch(state, run, part, now_ns)
     if refused or _is_denied(run) or run.at >= len(run.plan.victims) or not left:
         _finish_run(state, run, run.plan, refused, now_ns)

@@ -29,7 +29,7 @@ class Gang(NamedTuple):
     members: tuple[Allocation, ...]
 
 
-def take_gangs(choice: Choice, leaves: Iterable[Queue], *, originators: bool) -> Iterator[int]:
+def take_gangs(choice: Choice, leaves: Iterable[Queue], order: VictimOrder, *, originators: bool) -> Iterator[int]:
     """Takes whole gangs in *leaves* that contribute to the missing amounts: those with *originators*, or the others.
     Yields after every piece of work."""
     found: list[Gang] = []
@@ -41,7 +41,7 @@ def take_gangs(choice: Choice, leaves: Iterable[Queue], *, originators: bool) ->
                 yield looked
                 looked = 0
             gang = _make_gang(application) if application.leaves_whole else None
-            if gang is not None and gang.rank[0] is originators:
+            if gang is not None and gang.rank[0] is originators and not order.is_protected(gang.members):
                 found.append(gang)
     yield looked
     for gang in sorted(found, key=lambda gang: gang[:4]):

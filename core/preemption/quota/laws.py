@@ -83,6 +83,7 @@ def _order_of(plan: QuotaPlan, task: Allocation) -> plain_walk.Order:
 
 def _check_eligible(view: PartitionView, plan: QuotaPlan) -> Iterator[Violation]:
     yield from eligible.check_victims(plan.victims, shields=False, replacing=False)
+    yield from eligible.check_run_times(view.now_ns, plan.victims, plan.queue)
     whole = whole_gangs.leave_whole(plan.victims)
     for victim in plan.victims:
         faults = {

@@ -40,9 +40,11 @@ Steps = Generator[int, None, QuotaPlan]
 the plan."""
 
 
-def plan_enforcement(queue: Queue, miss: int, staying: Mapping[int, int] = NONE_STAYING) -> QuotaPlan:
+def plan_enforcement(
+    queue: Queue, miss: int, staying: Mapping[int, int] = NONE_STAYING, *, now_ns: int = 0
+) -> QuotaPlan:
     """Returns the plan for *queue*, computed at once. *miss*: the percentage of the target that may be left."""
-    steps = plan_in_steps(queue, miss, staying)
+    steps = plan_in_steps(queue, miss, staying, now_ns=now_ns)
     while True:
         try:
             next(steps)
@@ -51,7 +53,7 @@ def plan_enforcement(queue: Queue, miss: int, staying: Mapping[int, int] = NONE_
             return result
 
 
-def plan_in_steps(queue: Queue, miss: int, staying: Mapping[int, int] = NONE_STAYING) -> Steps:
+def plan_in_steps(queue: Queue, miss: int, staying: Mapping[int, int] = NONE_STAYING, *, now_ns: int = 0) -> Steps:
     """Plans as :func:`plan_enforcement` does, in steps of limited length. Between two steps, the queue may change.
 
     *staying*: the amounts of stuck victims, which will not leave. The target and the parts of the leaves are those of
@@ -63,7 +65,7 @@ def plan_in_steps(queue: Queue, miss: int, staying: Mapping[int, int] = NONE_STA
         return QuotaPlan(queue, ceilings, {}, (), {}, Outcome.NOTHING_TO_DO, staying)
     shares = leaf_shares(queue, find_attainable(queue, wanted))
     yield len(shares)
-    order = VictimOrder(wanted, ceilings)
+    order = VictimOrder(queue, wanted, ceilings, now_ns)
     ranked: dict[Queue, list[list[Allocation]]] = {}
     for leaf in shares:
         runs = ranked[leaf] = []
@@ -74,7 +76,7 @@ def plan_in_steps(queue: Queue, miss: int, staying: Mapping[int, int] = NONE_STA
     choice = yield from _find_choice(queue, _Frame(wanted, miss, shares, ranked, order))
     protected: tuple[Protection, ...] = ()
     if choice.lacking_amounts():
-        protected = yield from _find_protections(choice, queue, order.spare_members)
+        protected = yield from _find_protections(choice, queue, order)
     victims = tuple(victim for part in join_gangs(tuple(choice.victims)) for victim in part)
     return QuotaPlan(
         queue, ceilings, wanted, victims, choice.unmet_amounts(), _name_outcome(choice), staying, protected, miss
@@ -130,15 +132,13 @@ def _walk(frame: _Frame, first: Sequence[Allocation], *, originators: bool) -> G
         if choice.lacking_amounts():
             yield from choice.complete_in_turns(frame.ranked, frame.order, originators=with_them)
         if choice.lacking_amounts():
-            yield from take_gangs(choice, frame.shares, originators=with_them)
+            yield from take_gangs(choice, frame.shares, frame.order, originators=with_them)
         if frame.miss < 100 and not choice.lacking_amounts():
             break
     return choice
 
 
-def _find_protections(
-    choice: Choice, queue: Queue, spare: SpareMembers
-) -> Generator[int, None, tuple[Protection, ...]]:
+def _find_protections(choice: Choice, queue: Queue, order: VictimOrder) -> Generator[int, None, tuple[Protection, ...]]:
     """Determines the protection of the tasks in *queue* that hold unmet amounts and are no victims. Each task counts
     once, for the first reason."""
     unmet = choice.unmet_amounts()
@@ -146,7 +146,7 @@ def _find_protections(
     looked = 0
     for leaf in _leaves_below(queue):
         # Equal tasks of one leaf are protected by the same reason, so equal ones are looked at once.
-        counts: dict[tuple[ProtectedBy, Shape], int] = {}
+        counts: dict[tuple[ProtectedBy, Shape], tuple[int, int]] = {}
         for application in list(leaf.applications.values()):
             for task in list(application.allocations.values()):
                 looked += 1
@@ -154,9 +154,12 @@ def _find_protections(
                     looked = 0
                     yield RUN_LENGTH
                 if not (task.preempted or task.node is None or task in choice.victims):
-                    alike = _kept_by(task, spare), task.shape
-                    counts[alike] = counts.get(alike, 0) + 1
-        for (reason, shape), count in counts.items():
+                    until_ns = order.protected_until((task,))
+                    reason = _kept_by(task, order.spare_members, until_ns)
+                    until_ns = until_ns if reason is ProtectedBy.RUN_TIME else 0
+                    count, first_ns = counts.get((reason, task.shape), (0, until_ns))
+                    counts[reason, task.shape] = count + 1, min(first_ns, until_ns)
+        for (reason, shape), (count, until_ns) in counts.items():
             level, of = queue, -1
             if reason is ProtectedBy.GUARANTEE:
                 guard = choice.find_hindrance(leaf, shape)
@@ -166,25 +169,36 @@ def _find_protections(
             smallest = shape.amounts.get(of, 0)
             for t, amount in shape.pairs:
                 if t in unmet:
-                    known = found.setdefault((t, reason, level, of), [0, smallest])
+                    known = found.setdefault((t, reason, level, of), [0, smallest, until_ns])
                     known[0] += amount * count
                     known[1] = min(known[1], smallest)
+                    known[2] = min(known[2], until_ns)
     yield looked
     ordered = sorted(found.items(), key=lambda entry: (entry[0][0], -entry[1][0], entry[0][2].path, entry[0][1]))
     return tuple(
         Protection(
-            reason, t, amount, level, max(0, of), level.guaranteed.get(of, 0), net_usage(level, max(0, of)), smallest
+            reason,
+            t,
+            amount,
+            level,
+            max(0, of),
+            level.guaranteed.get(of, 0),
+            net_usage(level, max(0, of)),
+            smallest,
+            until_ns,
         )
-        for at, ((t, reason, level, of), (amount, smallest)) in enumerate(ordered)
-        if at < MOST_PROTECTIONS or reason is ProtectedBy.ENDING
+        for at, ((t, reason, level, of), (amount, smallest, until_ns)) in enumerate(ordered)
+        if at < MOST_PROTECTIONS or reason in (ProtectedBy.ENDING, ProtectedBy.RUN_TIME)
     )
 
 
-def _kept_by(task: Allocation, spare: SpareMembers) -> ProtectedBy:
+def _kept_by(task: Allocation, spare: SpareMembers, until_ns: int) -> ProtectedBy:
     if task.spec.required_node:
         return ProtectedBy.REQUIRED_NODE
     if task.released:
         return ProtectedBy.ENDING
+    if until_ns:
+        return ProtectedBy.RUN_TIME
     return ProtectedBy.GUARANTEE if spare.may_leave(task) else ProtectedBy.GANG
 
 
@@ -202,6 +216,8 @@ def confirm_batch(
     wanted: Amounts,
     victims: Iterable[Allocation],
     staying: Mapping[int, int] = NONE_STAYING,
+    *,
+    now_ns: int = 0,
 ) -> QuotaPlan:
     """Returns the plan with those of the chosen *victims* that are still needed and allowed in the present state of
     *queue*.
@@ -212,7 +228,8 @@ def confirm_batch(
     choice = Choice({t: min(amount, over[t]) for t, amount in wanted.items() if t in over})
     # Since they were chosen, their gangs may have lost members.
     spare = SpareMembers()
-    parts = join_gangs(tuple(victims))
+    order = VictimOrder(queue, wanted, ceilings, now_ns)
+    parts = [part for part in join_gangs(tuple(victims)) if not order.is_protected(part)]
     whole = [part for part in parts if len(part) > 1 or not spare.may_leave(part[0])]
     gangs = [part for part in whole if is_bound(part[0]) and len(part) == len(members_of(part[0].application))]
     alone = [part[0] for part in parts if len(part) == 1 and spare.may_leave(part[0])]

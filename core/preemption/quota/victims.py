@@ -18,6 +18,7 @@ from kornel.core.model.allocations import LEAVING, Allocation, sum_amounts
 from kornel.core.model.queues import Queue
 from kornel.core.model.shapes import Shape
 from kornel.core.preemption.gang_losses import SpareMembers
+from kornel.core.preemption.protection import guard_of, last_end
 from kornel.core.preemption.quota.shares import Amounts, net_usage
 from kornel.core.state.records.victim_index import age_of
 
@@ -44,14 +45,16 @@ class VictimOrder:
     all work to look at them.
     """
 
-    def __init__(self, wanted: Amounts, ceilings: Mapping[int, int]) -> None:
+    def __init__(self, queue: Queue, wanted: Amounts, ceilings: Mapping[int, int], now_ns: int) -> None:
+        self._queue = queue
+        self._now_ns = now_ns
         self._wanted = wanted
         self._ceilings = ceilings
         self._size_orders: dict[Shape, SizeOrder] = {}
         self.spare_members: Final = SpareMembers()
 
     def run(self, allocations: Iterable[Allocation]) -> list[Allocation]:
-        """Returns those of *allocations* that may be victims, in order."""
+        """Returns those of *allocations*, of one leaf, that may be victims, in order."""
         order_of = self._size_order_of
         able = [
             a
@@ -60,8 +63,20 @@ class VictimOrder:
             and order_of(a.shape) is not UNWANTED
             and (not a.application.leaves_whole or self.spare_members.may_leave(a))
         ]
+        if able and guard_of(able[0].queue, self._queue).properties.min_runtime_most_ns:
+            able = [a for a in able if not self.is_protected((a,))]
         able.sort(key=self.key_of)
         return able
+
+    def protected_until(self, tasks: Sequence[Allocation]) -> int:
+        """Returns the time until which one of *tasks* of one leaf, which leave together, has not run for its minimum
+        run time; 0: all have."""
+        until_ns = last_end(tasks, guard_of(tasks[0].queue, self._queue))
+        return until_ns if until_ns > self._now_ns else 0
+
+    def is_protected(self, tasks: Sequence[Allocation]) -> bool:
+        """Tells whether one of *tasks* of one leaf, which leave together, has not run for its minimum run time."""
+        return self.protected_until(tasks) > 0
 
     def key_of(self, allocation: Allocation) -> Key:
         """Returns the sort key of *allocation*: the allocation with the smaller key is taken first."""

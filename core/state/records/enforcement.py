@@ -23,6 +23,8 @@ class ProtectedBy(StrEnum):
     """Tasks that must run on their node are never victims."""
     ENDING = "ending"
     """Tasks that are being ended for another reason."""
+    RUN_TIME = "run-time"
+    """Tasks that have not run for their minimum run time yet."""
     GANG = "gang"
     """Members of a gang that would be left with too few to be of use."""
 
@@ -32,7 +34,8 @@ class Protection:
     """The reason why *amount* of type index *t* stays in a queue above its max.
 
     For a guarantee, ``queue`` is guaranteed ``guaranteed`` and holds ``held`` of type index ``of``, which the tasks use
-    too; ``smallest`` is the least that one of the tasks holds of it.
+    too; ``smallest`` is the least that one of the tasks holds of it. For a minimum run time, the first one ends at
+    ``until_ns``.
     """
 
     reason: ProtectedBy
@@ -43,6 +46,7 @@ class Protection:
     guaranteed: int = 0
     held: int = 0
     smallest: int = 0
+    until_ns: int = 0
 
 
 class Remainder:

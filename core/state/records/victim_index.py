@@ -15,6 +15,7 @@ from typing import Final, overload
 
 from kornel.core.domain.priorities import PRIORITY_MIN
 from kornel.core.model.allocations import BOUND, Allocation
+from kornel.core.model.nodes import Node
 from kornel.core.model.queues import Queue
 from kornel.core.model.shapes import Shape
 from kornel.core.state.records.giving_queues import GivingQueues
@@ -174,6 +175,9 @@ class VictimIndex:
     def __init__(self) -> None:
         self._leaves: dict[Queue, RankedLeaf] = {}
         self._giving: dict[Queue, GivingQueues] = {}
+        self.protected: Final[dict[Node, int]] = {}
+        """The nodes on which searches have met tasks that their minimum run time protects, each with the first time at
+        which such a protection ends. Whoever searches for the partition clears it."""
 
     def sort_below(self, parent: Queue) -> GivingQueues:
         """Returns the queues directly below *parent* as they are now, by the types of which they may give something
@@ -192,6 +196,12 @@ class VictimIndex:
         if known is None or not known.is_current(allocations, shapes):
             known = self._leaves[leaf] = RankedLeaf(allocations, shapes)
         return known
+
+    def note_protected(self, task: Allocation, until_ns: int) -> None:
+        """Notes that a search has met *task*, which is protected until *until_ns*."""
+        node = task.node
+        if node is not None and until_ns < self.protected.get(node, until_ns + 1):
+            self.protected[node] = until_ns
 
     def drop_ranking(self, leaf: Queue) -> None:
         """Drops the order of *leaf*, because the rank of an allocation there has changed."""

@@ -22,6 +22,8 @@ _PROPERTIES: Final[Mapping[str, str]] = {
     "priority_policy": properties.PRIORITY_POLICY,
     "priority_offset": properties.PRIORITY_OFFSET,
     "preemption_policy": properties.PREEMPTION_POLICY,
+    "min_runtime": properties.MIN_RUNTIME,
+    "min_runtime_most": properties.MIN_RUNTIME_MOST,
     "preemption_delay": properties.PREEMPTION_DELAY,
     "preempt_within": properties.PREEMPT_WITHIN,
     "preempt_within_gap": properties.PREEMPT_WITHIN_GAP,

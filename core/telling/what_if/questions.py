@@ -364,7 +364,7 @@ def _foretell_enforcement(sandbox: Sandbox, queue: Queue) -> tuple[Enforced, ...
     due_ns = sandbox.now_ns + queue.properties.quota_preemption_delay_ns
     if _held_below(queue) > MOST_ENFORCED:
         return (Enforced(queue.path, named(excess), due_ns, (), named(above_max(queue, queue.max))),)
-    plan = quota.plan_enforcement(queue, queue.properties.quota_preemption_miss)
+    plan = quota.plan_enforcement(queue, queue.properties.quota_preemption_miss, now_ns=due_ns)
     victims = name_leavers(plan.victims)
     return (Enforced(queue.path, named(excess), due_ns, victims, named(dict(plan.unmet))),)
 

@@ -32,6 +32,7 @@ from kornel.core.preemption.guarantee.search import planner as guarantee
 from kornel.core.preemption.guarantee.search.planner import Within
 from kornel.core.preemption.guarantee.search.prospects import KnownProspects, Unprepared
 from kornel.core.preemption.plan import AnswerPending, PreemptionPlan, Refusal, Spared
+from kornel.core.preemption.protection import next_end
 from kornel.core.state.asks import group_domains, reservations
 from kornel.core.state.books import device_books
 from kornel.core.state.partition_state import PartitionState
@@ -89,11 +90,44 @@ def end_slice(state: PartitionState, now_ns: int) -> None:
     _end_putting_off(state, now_ns)
     while state.attempts_due and state.attempts_due[0][2].place >= AskPlace.PLACED:
         heappop(state.attempts_due)  # Nobody has to be woken for an ask that is placed or gone.
+    _await_ends(state)
     state.records[GuaranteeRecord].gate.watch(state, now_ns)
     gangs = state.gangs
     for unit_id in list(gangs.attempts):
         if unit_id.find_unit() is None and unit_id not in gangs.holds:
             del gangs.attempts[unit_id]  # The gang no longer waits, because it was placed or is gone.
+
+
+def _await_ends(state: PartitionState) -> None:
+    """Lets refused asks look again at each node where a search of this slice met somebody whom his minimum run time
+    protects, when that ends (preemption.md L)."""
+    met = state.victim_index.protected
+    for node, end_ns in met.items():
+        _await_end(state, node, end_ns)
+    met.clear()
+
+
+def _await_end(state: PartitionState, node: Node, end_ns: int) -> None:
+    awaited = state.records[GuaranteeRecord].protected
+    if end_ns < awaited.get(node, end_ns + 1):
+        awaited[node] = end_ns
+        state.run_at(end_ns, partial(_note_end, state, node, end_ns))
+
+
+def _note_end(state: PartitionState, node: Node, end_ns: int, now_ns: int) -> None:
+    """Notes *node* as changed, because somebody there has run for his minimum run time. Whom others there keep back as
+    well is not woken yet: the gate counts only who may leave by now."""
+    record = state.records[GuaranteeRecord]
+    if record.protected.get(node) != end_ns:
+        return
+    del record.protected[node]
+    if record.gate.empty or state.nodes.get(node.node_id) is not node:
+        return
+    node.touch()
+    state.changes += 1
+    following = next_end(node, now_ns)
+    if following is not None:
+        _await_end(state, node, following)
 
 
 def _offer_attempt(state: PartitionState, ask: Allocation) -> None:

@@ -27,6 +27,7 @@ from kornel.core.model.nodes import Node
 from kornel.core.model.queues import Queue
 from kornel.core.model.shapes import Pairs, Shape, Vector
 from kornel.core.preemption.plan import Refusal
+from kornel.core.preemption.protection import ends_of
 from kornel.core.state.partition_state import PartitionState
 
 FIRST_PAUSE_NS: Final = 10**9
@@ -149,7 +150,7 @@ class LastLook:
         changes = Changes(moved, [queue for queue in moved if queue.guaranteed and self._has_grown(queue)])
         for node in touched:
             if node.schedulable:
-                self._note_offer(node, changes)
+                self._note_offer(node, changes, state.now_ns)
         return changes
 
     def _has_grown(self, queue: Queue) -> bool:
@@ -158,13 +159,13 @@ class LastLook:
         self._marks[queue] = now
         return known is None or known.keys() != now.keys() or any(mark > known[t] for t, mark in now.items())
 
-    def _note_offer(self, node: Node, changes: Changes) -> None:
+    def _note_offer(self, node: Node, changes: Changes, now_ns: int) -> None:
         """Notes in *changes* what *node* could have free for an ask if all allocations left that are not protected from
         every ask."""
         sums: dict[Queue, dict[int, int]] = {}
         for allocation in node.allocations.values():
             leaf = allocation.application.queue
-            if self._may_go(allocation, leaf):
+            if self._may_go(allocation, leaf, now_ns):
                 found = sums.get(leaf)
                 if found is None:
                     found = sums[leaf] = {}
@@ -185,8 +186,10 @@ class LastLook:
             if in_unit or _is_within(ask.shape.pairs, own):
                 changes.holders.add(ask)
 
-    def _may_go(self, allocation: Allocation, leaf: Queue) -> bool:
+    def _may_go(self, allocation: Allocation, leaf: Queue, now_ns: int) -> bool:
         """Tells whether *allocation* might be a victim of some ask, judging by its state and *leaf*, its own, only."""
+        if leaf.properties.min_runtime_most_ns and min(ends_of(allocation)) > now_ns:
+            return False
         if allocation.preempted or allocation.released or allocation.spec.required_node:
             return False
         if leaf.properties.preemption_policy is PreemptionPolicyKind.DISABLED:

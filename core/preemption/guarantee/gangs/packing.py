@@ -78,7 +78,7 @@ class Packing:
         self._names = view.types.names
         self._needs = Needs(whole, fence, entitled)
         terms = Terms(whole, fence, entitled, self._needs)
-        candidates = Candidates(whole, fence, terms, index)
+        candidates = Candidates(whole, fence, terms, index, now_ns=view.now_ns)
         self._rooms: dict[Node, dict[int, int]] = {}
         self._types = [t for t, _ in whole.shape.pairs]
         self._groups = _group_members(members, refused, bound)

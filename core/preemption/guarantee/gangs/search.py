@@ -356,7 +356,7 @@ class GangSearch:
             return found
         needs = Needs(self._whole, self._fence, entitled)
         terms = Terms(self._whole, self._fence, entitled, needs)
-        candidates = VictimCandidates(self._whole, self._fence, terms, index)
+        candidates = VictimCandidates(self._whole, self._fence, terms, index, now_ns=view.now_ns)
         pools = {node: list(chain.from_iterable(candidates.on_node(node))) for node in victims.values()}
         going = {node: [c for c in pool if victims.get(c[4]) is node] for node, pool in pools.items()}
         for node, pool in pools.items():

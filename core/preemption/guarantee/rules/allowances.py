@@ -23,6 +23,7 @@ from kornel.core.model.shapes import Pairs, Shape
 from kornel.core.preemption.entitlement import Entitlement
 from kornel.core.preemption.guarantee.rules.needs import Needs
 from kornel.core.preemption.priorities import Adjustment, adjust_within, adjustment_of
+from kornel.core.preemption.protection import guard_of
 from kornel.core.preemption.walk import Effects
 from kornel.core.state.records.giving_queues import Alike, describe_leaf
 from kornel.core.state.records.victim_index import VictimIndex
@@ -61,11 +62,13 @@ class LeafTerms:
 class Branch:
     """The rules that are the same for all leaves directly below one queue, of which there may be thousands."""
 
-    __slots__ = ("adjusted", "asked", "common", "declared", "inherited", "mine", "open", "rooms", "scopes")
+    __slots__ = ("adjusted", "asked", "common", "declared", "guard", "inherited", "mine", "open", "rooms", "scopes")
 
-    def __init__(self, common: Queue, adjusted: Adjustment, mine: Adjustment, asked: int) -> None:
+    def __init__(self, common: Queue, guard: Queue | None, adjusted: Adjustment, mine: Adjustment, asked: int) -> None:
         self.common: Final = common
         """The lowest common ancestor of these leaves and the leaf of the ask."""
+        self.guard: Final = guard
+        """The queue whose minimum run time counts in these leaves; ``None``: in each, its own."""
         self.adjusted: Final = adjusted
         """The adjustment of priorities on the path from this queue to the fence."""
         self.mine: Final = mine
@@ -319,7 +322,8 @@ class Terms:
         common = next(queue for queue in lineage if queue in self._path)
         adjusted, mine = adjustment_of(parent, self.fence), adjustment_of(parent, common)
         asked = adjustment_of(self._ask.queue, common).of(self._ask.priority)
-        branch = self._branches[parent] = Branch(common, adjusted, mine, asked)
+        guard = None if parent is common else guard_of(parent, common)
+        branch = self._branches[parent] = Branch(common, guard, adjusted, mine, asked)
         branch.rooms = rooms = self._lineage_rooms(lineage)
         branch.open = frozenset(t for t in self._demand if all(self.room[r] > 0 for r in rooms.get(t, ())))
         if self._scopes:

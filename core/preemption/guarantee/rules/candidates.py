@@ -23,6 +23,7 @@ from kornel.core.preemption.gang_losses import GangLosses
 from kornel.core.preemption.guarantee.rules.allowances import LeafTerms, Terms
 from kornel.core.preemption.guarantee.rules.cost import Pricing
 from kornel.core.preemption.plan import NOBODY_SPARED, Spared
+from kornel.core.preemption.protection import last_end
 from kornel.core.preemption.walk import Candidate, Effects
 from kornel.core.state.records.victim_index import CLASSES, InOrder, RankedLeaf, VictimIndex, age_of, reluctance_of
 
@@ -60,7 +61,14 @@ class Candidates:
     """The candidates for one ask, and the number of allocations that each filter has kept back so far."""
 
     def __init__(
-        self, ask: Allocation, fence: Queue, terms: Terms, index: VictimIndex, spared: Spared = NOBODY_SPARED
+        self,
+        ask: Allocation,
+        fence: Queue,
+        terms: Terms,
+        index: VictimIndex,
+        spared: Spared = NOBODY_SPARED,
+        *,
+        now_ns: int,
     ) -> None:
         self._ask = ask
         self._fence = fence
@@ -77,6 +85,9 @@ class Candidates:
         self.found = 0
         self._prices: Mapping[Allocation, int] | None = None
         self._losses = GangLosses()
+        self._now_ns = now_ns
+        self.ends_ns = 0
+        """The first end of a minimum run time that keeps somebody back who may leave otherwise; 0: it keeps nobody."""
         self._effects_of_members: dict[tuple[Application, str, Effects], Effects] = {}
         self._gang_rooms: dict[tuple[Application, str], int] = {}
         """By task group of an application, the room that counts how many of its members may still leave one by one."""
@@ -279,6 +290,10 @@ class Candidates:
         if self._spared is not NOBODY_SPARED and self._is_spared(allocation):
             dropped["governor"] += 1
             return None
+        guard = leaf_terms.branch.guard or application.queue
+        if guard.properties.min_runtime_most_ns and self.is_protected(leaf_terms, (allocation,)):
+            dropped["min-runtime"] += 1
+            return None
         if application.leaves_whole and allocation.spec.task_group:
             own_effects = self._effects_of_member(allocation, effects)
             if own_effects is None:
@@ -315,6 +330,20 @@ class Candidates:
         spare others."""
         name = application.application_id
         return name != self._own_application and name not in self._spared.applications
+
+    def is_protected(self, leaf_terms: LeafTerms, tasks: Sequence[Allocation]) -> bool:
+        """Tells whether one of *tasks* of one leaf, which leave together, has not run for its minimum run time, and
+        notes when that ends."""
+        guard = leaf_terms.branch.guard or tasks[0].application.queue
+        if not guard.properties.min_runtime_most_ns:
+            return False
+        until_ns = last_end(tasks, guard)
+        if until_ns <= self._now_ns:
+            return False
+        for task in tasks:
+            self._index.note_protected(task, until_ns)
+        self.ends_ns = min(until_ns, self.ends_ns or until_ns)
+        return True
 
     @property
     def has_prices(self) -> bool:

@@ -1,4 +1,4 @@
-"""Determines what an ask may take from other applications of its own leaf (preemption.md L)."""
+"""Determines what an ask may take from other applications of its own leaf (preemption.md M)."""
 
 from __future__ import annotations
 

@@ -118,7 +118,9 @@ class Frontier:
             victims = self._solver.first_come(at.needs, pool)
             if victims is not None:
                 solution = self._note_freed(at.node, victims)
-                if at.node is not self._own and not any(candidate[5].uses for part in pool for candidate in part):
+                # Who is protected yet may be a better victim later.
+                lasts = at.node is not self._own and not self._candidates.ends_ns
+                if lasts and not any(candidate[5].uses for part in pool for candidate in part):
                     self._prospects.note_solution(at.node, solution.key)
                 return
             if are_met(at.needs, chain.from_iterable(pool)):

@@ -69,6 +69,8 @@ def find_gangs(candidates: Candidates, among: Iterable[Node] | None = None) -> I
             highest = terms.highest
             if not members or (highest is not None and any(member.priority > highest for member in members)):
                 continue  # Law 6 protects a member.
+            if candidates.is_protected(terms, members):
+                continue
             orders = {member: candidates.order_of(terms, member) for member in members}
             order = sum(orders.values()) if priced else max(orders.values())
             reluctance, oldest = max(map(reluctance_of, members)), max(map(age_of, members))

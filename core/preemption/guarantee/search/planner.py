@@ -7,7 +7,7 @@ plan (B.7).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import replace
 from typing import Final, NamedTuple
 
@@ -36,6 +36,7 @@ from kornel.core.preemption.plan import (
     Refusal,
     Spared,
 )
+from kornel.core.preemption.protection import say_until
 from kornel.core.state.records.victim_index import CLASSES, VictimIndex
 from kornel.shared.readable_amounts import format_count
 
@@ -68,12 +69,12 @@ def plan_preemption(
 ) -> PreemptionPlan | Refusal:
     """Returns the victims for *ask* and the node to reserve, or why there are none. Changes nothing in *view*.
 
-    The same state gives the same answer, whatever the order of entries in maps. *now_ns* only matters if the price of a
-    victim is the work that it has done. *index* and *known* belong to the partition; they make an attempt much cheaper
-    and do not change its result. Raises the error of *predicate* if an answer is still to come, once all questions have
-    been asked, and :class:`Unprepared` if *known* needs another step to be brought up to date. *within*: the further
-    bounds of a member of a gang. *kind*: the one that plans, for a guarantee or within the leaf. Nodes that the shim
-    once refused for *ask* are tried when no other is left.
+    The same state gives the same answer, whatever the order of entries in maps. *now_ns* only matters for minimum run
+    times, and if the price of a victim is the work that it has done. *index* and *known* belong to the partition; they
+    make an attempt much cheaper and do not change its result. Raises the error of *predicate* if an answer is still to
+    come, once all questions have been asked, and :class:`Unprepared` if *known* needs another step to be brought up to
+    date. *within*: the further bounds of a member of a gang. *kind*: the one that plans, for a guarantee or within the
+    leaf. Nodes that the shim once refused for *ask* are tried when no other is left.
     """
     last = ask.tried_last
     for spares in (last, None) if last else (None,):
@@ -103,7 +104,7 @@ def _plan_on_nodes(
         return terms
     fence, needs = terms.fence, terms.needs
     pricing = COSTS[view.victim_order]
-    candidates = Candidates(ask, fence, terms, index or VictimIndex(), spared)
+    candidates = Candidates(ask, fence, terms, index or VictimIndex(), spared, now_ns=now_ns)
     if pricing is not None:
         candidates.order_by_price(pricing, now_ns)
     prospects: Prospects | None = None
@@ -115,9 +116,12 @@ def _plan_on_nodes(
         prospects = known.refreshed_for(ask, fence, nodes, terms, needs)
     by_class = candidates.rank_classes()
     if inside and not needs.needs_victims_everywhere():
-        # Only nodes where somebody may go are looked at, which are few or none.
-        going = dict.fromkeys(victim[4].node for ranking in by_class for victim in ranking)
-        among = [node for node in going if node is not None and (among is None or node in among)]
+        # Only nodes where somebody may go, alone or with his gang, are looked at, which are few or none.
+        gangs = [application for application in ask.queue.applications.values() if application.leaves_whole]
+        going = [victim[4] for ranking in by_class for victim in ranking]
+        going += [member for gang in gangs for member in gang.allocations.values()]
+        there = dict.fromkeys(task.node for task in going)
+        among = [node for node in there if node is not None and (among is None or node in among)]
         if not among:
             return Refusal(Outcome.NO_CANDIDATES, f"in {fence.path}: {_name_counts(candidates.dropped)}")
     search = Search(view, ask, needs, terms, candidates, by_class, prospects)
@@ -214,29 +218,33 @@ def _explain_failure(
     node."""
     candidates.count_closed_leaves()
     if prospects is not None and candidates.may_give() and candidates.any_on(view.nodes.values()):
-        detail = f"nodes: {_name_counts(search.verdicts)}; kept back: {_name_counts(candidates.dropped)}"
+        detail = f"nodes: {_name_counts(search.verdicts)}; kept back: {_name_kept_back(candidates, candidates.dropped)}"
         return Refusal(Outcome.NO_NODE, detail)
     for ranking in by_class:
         for _ in ranking:
             pass
     if not candidates.found:
         candidates.dropped["law 7"] = candidates.count_outside(view.root)
-        return Refusal(Outcome.NO_CANDIDATES, f"below {fence.path}: {_name_counts(candidates.dropped)}")
+        return Refusal(Outcome.NO_CANDIDATES, f"below {fence.path}: {_name_kept_back(candidates, candidates.dropped)}")
     search.verdicts["need left"] += len(view.nodes) - search.verdicts.total()
     detail = (
         f"nodes: {_name_counts(search.verdicts)}; candidates {candidates.found},"
-        f" kept back: {_name_counts(candidates.dropped)}"
+        f" kept back: {_name_kept_back(candidates, candidates.dropped)}"
     )
     return Refusal(Outcome.NO_NODE, detail)
 
 
 def _explain_failure_among(among: Sequence[Node], candidates: Candidates, search: Search) -> Refusal:
     """Returns why none of the few nodes *among* which the ask is to run can be freed, without a look at others."""
-    kept_back = _name_counts(candidates.count_kept_back(among))
+    kept_back = _name_kept_back(candidates, candidates.count_kept_back(among))
     if not candidates.any_on(among):
         return Refusal(Outcome.NO_CANDIDATES, f"on {format_count(len(among), 'node')}: {kept_back}")
     return Refusal(Outcome.NO_NODE, f"nodes: {_name_counts(search.verdicts)}; kept back: {kept_back}")
 
 
-def _name_counts(counts: dict[str, int]) -> str:
+def _name_kept_back(candidates: Candidates, counts: Mapping[str, int]) -> str:
+    return _name_counts(counts) + (f", {say_until(candidates.ends_ns)}" if candidates.ends_ns else "")
+
+
+def _name_counts(counts: Mapping[str, int]) -> str:
     return ", ".join(f"{name} {count}" for name, count in sorted(counts.items()) if count) or "none"

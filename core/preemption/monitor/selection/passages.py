@@ -16,6 +16,7 @@ from kornel.core.model.queues import Queue
 from kornel.core.model.shapes import Pairs
 from kornel.core.preemption.monitor.selection.figures import Amounts, Picture, QueueFigures
 from kornel.core.preemption.priorities import Adjustment, adjustment_of
+from kornel.core.preemption.protection import guard_of
 
 EVERY: Final = PRIORITY_MAX
 """Says that tasks of every priority may be taken."""
@@ -76,7 +77,8 @@ def count_coming(leaf: QueueFigures, pairs: Pairs) -> None:
 
 
 class Passage:
-    """The priorities of a leaf that an ask of another one may take (laws 6 and 7).
+    """The priorities of a leaf that an ask of another one may take (laws 6 and 7), and the queue whose minimum run time
+    keeps tasks back.
 
     Leaves that other queues cannot tell apart share the answers.
     """
@@ -91,6 +93,7 @@ class Passage:
             )
             for figures in picture.queues
         )
+        self._guarded = any(figures.queue.properties.min_runtime_most_ns for figures in picture.queues)
         self._known: dict[tuple[object, QueueFigures], tuple[Adjustment, Adjustment] | None] = {}
 
     def outlook_of(self, leaf: QueueFigures) -> object:
@@ -118,6 +121,15 @@ class Passage:
         if theirs.fixed is None:
             return shown - theirs.offset
         return EVERY if theirs.of(0) <= shown else None
+
+    def guard_of(self, asking: QueueFigures, leaf: QueueFigures) -> Queue | None:
+        """Returns the queue whose minimum run time protects tasks of *leaf* from asks of *asking*; ``None``: they have
+        none."""
+        if not self._guarded or asking is leaf:
+            return None
+        shared = asking.queue.lineage()
+        guard = guard_of(leaf.queue, next(queue for queue in leaf.queue.lineage() if queue in shared))
+        return guard if guard.properties.min_runtime_most_ns else None
 
     @staticmethod
     def _adjustments_between(asking: Queue, leaf: Queue) -> tuple[Adjustment, Adjustment] | None:

@@ -36,6 +36,7 @@ from kornel.core.preemption.monitor.selection.passages import admits
 from kornel.core.preemption.monitor.selection.place_order import rearrange_places
 from kornel.core.preemption.monitor.selection.round import Round, is_positive
 from kornel.core.preemption.monitor.selection.victim_choice import NodeRooms, VictimChoice, is_usable
+from kornel.core.preemption.protection import last_end
 
 LOOKS_PER_TRY: Final = 5
 """The number of allocations that can be examined in the time of one attempt to make room on a node."""
@@ -437,6 +438,9 @@ class Planner:
             return False
         limit = run.passage.highest_priority(want.leaf, want.ask.spec.priority, candidate.leaf)
         if limit is None or candidate.allocation.spec.priority > limit:
+            return False
+        guard = run.passage.guard_of(want.leaf, candidate.leaf)
+        if guard is not None and last_end(candidate.members, guard) > run.view.now_ns:
             return False
         return admits(candidate.leaf, pairs, want.leaf, pairs, declared=run.declared)
 

@@ -9,12 +9,14 @@ from typing import Final
 
 from kornel.core.model.allocations import Allocation, sum_amounts
 from kornel.core.model.nodes import Node
+from kornel.core.model.queues import Queue
 from kornel.core.model.shapes import Pairs
 from kornel.core.preemption.monitor.plan import Place
 from kornel.core.preemption.monitor.selection.candidates import ORIGINATORS, Candidate, Want, Whom
 from kornel.core.preemption.monitor.selection.figures import Amounts, QueueFigures
 from kornel.core.preemption.monitor.selection.passages import list_bounds
 from kornel.core.preemption.monitor.selection.round import Round
+from kornel.core.preemption.protection import last_end
 from kornel.core.preemption.walk import Candidate as Walked
 from kornel.core.preemption.walk import Effects, Walk, walk_again
 
@@ -110,14 +112,18 @@ class VictimChoice:
         """Yields those of *candidates* who may leave for the ask of *case*, and adds them to *pool*."""
         want, node, highest = case.want, case.node, self._run.passage.highest_priority
         limits: dict[QueueFigures, int | None] = {}
+        guards: dict[QueueFigures, Queue | None] = {}
         for candidate in candidates:
             if candidate.taken or (candidate.node is not node and not anywhere):
                 continue
             leaf, allocation = candidate.leaf, candidate.allocation
             if leaf not in limits:
                 limits[leaf] = highest(want.leaf, want.ask.spec.priority, leaf)
-            limit = limits[leaf]
+                guards[leaf] = self._run.passage.guard_of(want.leaf, leaf)
+            limit, guard = limits[leaf], guards[leaf]
             if limit is None or allocation.spec.priority > limit:
+                continue
+            if guard is not None and last_end(candidate.members, guard) > self._run.view.now_ns:
                 continue
             effects = case.effects_of(
                 candidate, frees=case.devices is not None and self._frees_devices(case, candidate)

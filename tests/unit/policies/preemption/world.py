@@ -26,6 +26,7 @@ class World:
 
     def __init__(self, types: list[str], mode: GuaranteeMode = GuaranteeMode.REACH) -> None:
         self.name = "[rm]default"
+        self.now_ns = NOW_NS
         self.types = ResourceTypes(self._widen)
         self.guarantee_mode = mode
         self.victim_order = "default"
