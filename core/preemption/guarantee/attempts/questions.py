@@ -50,7 +50,7 @@ _OWN_PATH: Final = frozenset(
 Question = tuple[Queue, Shape, int, Allocation | Application | None]
 """The key of a question: (leaf, shape, priority, ask). Asks with the same key find the same victims. The ask itself is
 part of the key only if it has a reservation, leaves out nodes of its own, or preempts together with its gang; its
-application, if victims within the leaf may serve it."""
+application, if law 3 kept back tasks of that."""
 
 PathAmounts = tuple[tuple[int, ...], ...]
 """The amounts of each queue on a path that has a guarantee or a max: what it holds net of victims, and what is claimed
@@ -224,11 +224,12 @@ class QuestionGate:
 
         *version*: the number of changes of the partition.
         """
-        known = self._known.get(_question_of(ask))
-        if known is None or known.version != version:
-            return None
-        known.asks[ask] = None
-        return known.refusal
+        for by_application in (False, True):
+            known = self._known.get(_question_of(ask, by_application=by_application))
+            if known is not None and known.version == version:
+                known.asks[ask] = None
+                return known.refusal
+        return None
 
     def park_ask(self, ask: Allocation, refusal: Refusal, version: int, now_ns: int) -> None:
         """Makes *ask*, for which a search ended in *refusal*, wait for a change with all asks that have the same
@@ -236,7 +237,7 @@ class QuestionGate:
 
         A new ask does not wait for the pause of the others, and does not change it.
         """
-        question = _question_of(ask)
+        question = _question_of(ask, by_application=refusal.by_law_3)
         before = self._known.get(question)
         pause_ns, since_ns = FIRST_PAUSE_NS, now_ns
         waiting: dict[Allocation, None] = {}
@@ -395,17 +396,17 @@ def _is_within(pairs: Pairs, amounts: Vector) -> bool:
     return all(t < width and amounts[t] >= amount for t, amount in pairs)
 
 
-def _question_of(ask: Allocation) -> Question:
-    shared, own = _questions_of(ask)
+def _question_of(ask: Allocation, *, by_application: bool) -> Question:
+    shared, of_application, own = _questions_of(ask)
     group = ask.group
     in_domain = ask.spec.topology is not None
     left_out = ask.stuck or ask.refused or ask.tried_last
     for_itself = in_domain or left_out or ask.reservation is not None or (group is not None and group.is_unit)
-    return own if for_itself else shared
+    return own if for_itself else of_application if by_application else shared
 
 
-def _questions_of(ask: Allocation) -> tuple[Question, Question]:
-    """Returns the two possible questions of *ask*: the one that it shares with equal asks, and the one for itself."""
-    within = ask.queue.properties.preempt_within is not PreemptWithin.NONE
-    shared = ask.application if within else None
-    return (ask.queue, ask.shape, ask.priority, shared), (ask.queue, ask.shape, ask.priority, ask)
+def _questions_of(ask: Allocation) -> tuple[Question, Question, Question]:
+    """Returns the possible questions of *ask*: the one that it shares with all equal asks, the one that it shares with
+    those of its application, and the one for itself."""
+    leaf, shape, priority = ask.queue, ask.shape, ask.priority
+    return (leaf, shape, priority, None), (leaf, shape, priority, ask.application), (leaf, shape, priority, ask)

@@ -123,7 +123,8 @@ def _plan_on_nodes(
         there = dict.fromkeys(task.node for task in going)
         among = [node for node in there if node is not None and (among is None or node in among)]
         if not among:
-            return Refusal(Outcome.NO_CANDIDATES, f"in {fence.path}: {_name_counts(candidates.dropped)}")
+            detail = f"in {fence.path}: {_name_counts(candidates.dropped)}"
+            return Refusal(Outcome.NO_CANDIDATES, detail, by_law_3="law 3" in candidates.dropped)
     search = Search(view, ask, needs, terms, candidates, by_class, prospects)
     shim_asked = predicate is not None
     shape, allows = ask.shape, _allowed_nodes(within, left_out)
@@ -153,7 +154,12 @@ def _plan_on_nodes(
             nobody = _explain_failure(view, fence, candidates, by_class, search, prospects)
         else:
             nobody = _explain_failure_among(among, candidates, search)
-        return replace(nobody, anywhere=needs.needs_victims_everywhere(), cut_short=search.cut_short)
+        return replace(
+            nobody,
+            anywhere=needs.needs_victims_everywhere(),
+            cut_short=search.cut_short,
+            by_law_3="law 3" in candidates.dropped,
+        )
     return PreemptionPlan(
         kind=kind,
         ask=ask,
