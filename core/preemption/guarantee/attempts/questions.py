@@ -26,7 +26,7 @@ from kornel.core.model.nodes import Node
 from kornel.core.model.queues import Queue
 from kornel.core.model.shapes import Pairs, Shape, Vector
 from kornel.core.preemption.plan import Refusal
-from kornel.core.preemption.protection import ends_of
+from kornel.core.preemption.protection import ends_of, is_impatient
 from kornel.core.state.partition_state import PartitionState
 
 FIRST_PAUSE_NS: Final = 10**9
@@ -46,9 +46,12 @@ _OWN_PATH: Final = frozenset(
 )
 """Refusals that depend on the ask's own queues only, and are found without a search."""
 
-Question = tuple[Queue, Shape, int, Allocation | None]
+IMPATIENT: Final = True
+
+Question = tuple[Queue, Shape, int, Allocation | bool | None]
 """The key of a question: (leaf, shape, priority, ask). Asks with the same key find the same victims. The ask itself is
-part of the key only if it has a reservation, leaves out nodes of its own, or preempts together with its gang."""
+part of the key only if it has a reservation, leaves out nodes of its own, or preempts together with its gang;
+:data:`IMPATIENT` stands there for all whom minimum run times keep nobody back from any more."""
 
 PathAmounts = tuple[tuple[int, ...], ...]
 """The amounts of each queue on a path that has a guarantee or a max: what it holds net of victims, and what is claimed
@@ -136,8 +139,9 @@ class LastLook:
         self._marks: dict[Queue, dict[int, int]] = {}
         """By queue and guaranteed type, the amount above the guarantee."""
 
-    def find_changes(self, state: PartitionState) -> Changes | None:
-        """Returns what has changed since the last look; ``None``: anything may have."""
+    def find_changes(self, state: PartitionState, now_ns: int | None) -> Changes | None:
+        """Returns what has changed since the last look; ``None``: anything may have. Whom a minimum run time protects
+        at *now_ns* stays; ``None``: it may be that this matters to nobody."""
         moved = _find_changed(self._amounts, state.queues.values(), _amounts_of, _copy_amounts)
         touched = _find_changed(self._versions, state.nodes.values(), _version_of, _version_of)
         if state.rules != self.rules:
@@ -147,7 +151,7 @@ class LastLook:
         changes = Changes(moved, [queue for queue in moved if queue.guaranteed and self._has_grown(queue)])
         for node in touched:
             if node.schedulable:
-                self._note_offer(node, changes, state.now_ns)
+                self._note_offer(node, changes, now_ns)
         return changes
 
     def _has_grown(self, queue: Queue) -> bool:
@@ -156,7 +160,7 @@ class LastLook:
         self._marks[queue] = now
         return known is None or known.keys() != now.keys() or any(mark > known[t] for t, mark in now.items())
 
-    def _note_offer(self, node: Node, changes: Changes, now_ns: int) -> None:
+    def _note_offer(self, node: Node, changes: Changes, now_ns: int | None) -> None:
         """Notes in *changes* what *node* could have free for an ask if all allocations left that are not protected from
         every ask."""
         sums: dict[Queue, dict[int, int]] = {}
@@ -183,9 +187,9 @@ class LastLook:
             if in_unit or _is_within(ask.shape.pairs, own):
                 changes.holders.add(ask)
 
-    def _may_go(self, allocation: Allocation, leaf: Queue, now_ns: int) -> bool:
+    def _may_go(self, allocation: Allocation, leaf: Queue, now_ns: int | None) -> bool:
         """Tells whether *allocation* might be a victim of some ask, judging by its state and *leaf*, its own, only."""
-        if leaf.properties.min_runtime_most_ns and min(ends_of(allocation)) > now_ns:
+        if now_ns is not None and leaf.properties.min_runtime_most_ns and min(ends_of(allocation)) > now_ns:
             return False
         if allocation.preempted or allocation.released or allocation.spec.required_node:
             return False
@@ -216,13 +220,15 @@ class QuestionGate:
         """Tells whether there is no question at all."""
         return not self._known
 
-    def known_answer(self, ask: Allocation, version: int) -> Refusal | None:
+    def known_answer(self, ask: Allocation, version: int, now_ns: int) -> Refusal | None:
         """Returns the answer that another search for *ask* would give now; ``None``: a search is needed.
 
         *version*: the number of changes of the partition.
         """
-        known = self._known.get(_question_of(ask))
+        known = self._known.get(_question_of(ask, now_ns))
         if known is None or known.version != version:
+            return None
+        if known.refusal.protected and is_impatient(ask, now_ns) and not is_impatient(ask, known.tried_ns):
             return None
         known.asks[ask] = None
         return known.refusal
@@ -233,7 +239,7 @@ class QuestionGate:
 
         A new ask does not wait for the pause of the others, and does not change it.
         """
-        question = _question_of(ask)
+        question = _question_of(ask, now_ns)
         before = self._known.get(question)
         pause_ns, since_ns = FIRST_PAUSE_NS, now_ns
         waiting: dict[Allocation, None] = {}
@@ -330,7 +336,8 @@ class QuestionGate:
         One that was parked when something had changed since the last look is among them, as nothing says how the state
         then differs from now.
         """
-        changes, version, seen = self._last.find_changes(state), state.changes, self._seen
+        bound_ns = None if any(question[0].properties.max_wait_ns for question in self._known) else state.now_ns
+        changes, version, seen = self._last.find_changes(state, bound_ns), state.changes, self._seen
         self._seen = version
         for question, known in self._known.items():
             if known.doubtful or known.version == version:
@@ -392,15 +399,17 @@ def _is_within(pairs: Pairs, amounts: Vector) -> bool:
     return all(t < width and amounts[t] >= amount for t, amount in pairs)
 
 
-def _question_of(ask: Allocation) -> Question:
-    shared, own = _questions_of(ask)
+def _question_of(ask: Allocation, now_ns: int) -> Question:
+    patient, impatient, own = _questions_of(ask)
     group = ask.group
     in_domain = ask.spec.topology is not None
     left_out = ask.stuck or ask.refused or ask.tried_last
     for_itself = in_domain or left_out or ask.reservation is not None or (group is not None and group.is_unit)
-    return own if for_itself else shared
+    return own if for_itself else impatient if is_impatient(ask, now_ns) else patient
 
 
-def _questions_of(ask: Allocation) -> tuple[Question, Question]:
-    """Returns the two possible questions of *ask*: the one that it shares with equal asks, and the one for itself."""
-    return (ask.queue, ask.shape, ask.priority, None), (ask.queue, ask.shape, ask.priority, ask)
+def _questions_of(ask: Allocation) -> tuple[Question, Question, Question]:
+    """Returns the possible questions of *ask*: the one that it shares with equal asks, the one that it shares with
+    those of them whom minimum run times keep nobody back from any more, and the one for itself."""
+    alike = ask.queue, ask.shape, ask.priority
+    return (*alike, None), (*alike, IMPATIENT), (*alike, ask)

@@ -34,7 +34,7 @@ from kornel.core.preemption.plan import (
     Refusal,
     Spared,
 )
-from kornel.core.preemption.protection import say_until
+from kornel.core.preemption.protection import is_impatient, say_until
 from kornel.core.state.records.victim_index import CLASSES, VictimIndex
 from kornel.shared.readable_amounts import format_count
 
@@ -73,11 +73,15 @@ def plan_preemption(
     date. *within*: the further bounds of a member of a gang. Nodes that the shim once refused for *ask* are tried when
     no other is left.
     """
+    found: PreemptionPlan | Refusal = Refusal(Outcome.NO_NODE)
     last = ask.tried_last
     for spares in (last, None) if last else (None,):
         found = _plan_on_nodes(view, ask, spares, predicate, index, known, spared, now_ns, within)
         if isinstance(found, PreemptionPlan):
-            break
+            return found
+    if found.protected and is_impatient(ask, now_ns):
+        late = _plan_on_nodes(view, ask, None, predicate, index, None, spared, now_ns, within, late=True)
+        return late if isinstance(late, PreemptionPlan) else found
     return found
 
 
@@ -91,8 +95,10 @@ def _plan_on_nodes(
     spared: Spared,
     now_ns: int,
     within: Within | None,
+    *,
+    late: bool = False,
 ) -> PreemptionPlan | Refusal:
-    """Plans as :func:`plan_preemption`, without the nodes *left_out*."""
+    """Plans as :func:`plan_preemption`, without the nodes *left_out*. *late*: minimum run times keep nobody back."""
     names = view.types.names
     mode = None if within is None else within.mode
     entitled = find_entitlement(ask, mode or view.guarantee_mode, names)
@@ -104,14 +110,14 @@ def _plan_on_nodes(
     needs = Needs(ask, fence, entitled)
     terms = Terms(ask, fence, entitled, needs)
     pricing = COSTS[view.victim_order]
-    candidates = Candidates(ask, fence, terms, index or VictimIndex(), spared, now_ns=now_ns)
+    candidates = Candidates(ask, fence, terms, index or VictimIndex(), spared, now_ns=now_ns, late=late)
     if pricing is not None:
         candidates.order_by_price(pricing, now_ns)
     prospects: Prospects | None = None
     among = None if within is None else within.among
     nodes = view.nodes
     if within is not None and among is not None:
-        known, nodes = within.near, {node.node_id: node for node in among}
+        known, nodes = None if late else within.near, {node.node_id: node for node in among}
     if known is not None and pricing is None and spared is NOBODY_SPARED:
         prospects = known.refreshed_for(ask, fence, nodes, terms, needs)
     by_class = candidates.rank_classes()
@@ -136,7 +142,7 @@ def _plan_on_nodes(
         if approved is None and approval.asked and shim_asked:
             return Refusal(Outcome.PREDICATE_REFUSED, f"{approval.asked} nodes refused by the predicate")
         solution, extended = (None, False) if approved is None else approved
-    if solution is None or (within is None and solution.level):
+    if solution is None or (within is None and solution.level and not late):
         milder = _find_whole_gang(ask, search, predicate, solution)
         solution, extended = (solution, extended) if milder is None else (milder, False)
     if solution is None:
@@ -144,7 +150,8 @@ def _plan_on_nodes(
             nobody = _explain_failure(view, fence, candidates, by_class, search, prospects)
         else:
             nobody = _explain_failure_among(among, candidates, search)
-        return replace(nobody, anywhere=needs.needs_victims_everywhere(), cut_short=search.cut_short)
+        protected, anywhere = candidates.ends_ns > 0, needs.needs_victims_everywhere()
+        return replace(nobody, anywhere=anywhere, cut_short=search.cut_short, protected=protected)
     return PreemptionPlan(
         kind=KIND,
         ask=ask,
@@ -172,7 +179,7 @@ def _find_whole_gang(
 ) -> Solution | None:
     """Returns the best solution that takes a whole gang and that *predicate* allows without further victims. Only
     victims of milder classes than those of the best solution *without* gangs count."""
-    for solution in search.list_with_gangs(CLASSES if without is None else CLASSES[: without.level]):
+    for solution in search.list_with_gangs(search.levels if without is None else CLASSES[: without.level]):
         here = tuple(victim[4] for victim in solution.victims if victim[4].node is solution.node)
         last = len(here) - 1
         answer = last if predicate is None else predicate(ask, solution.node, here, last)
