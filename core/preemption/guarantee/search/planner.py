@@ -73,16 +73,17 @@ def plan_preemption(
     date. *within*: the further bounds of a member of a gang. Nodes that the shim once refused for *ask* are tried when
     no other is left.
     """
-    found: PreemptionPlan | Refusal = Refusal(Outcome.NO_NODE)
+    refused = Refusal(Outcome.NO_NODE)
     last = ask.tried_last
     for spares in (last, None) if last else (None,):
         found = _plan_on_nodes(view, ask, spares, predicate, index, known, spared, now_ns, within)
         if isinstance(found, PreemptionPlan):
             return found
-    if found.protected and is_impatient(ask, now_ns):
+        refused = found
+    if refused.protected and is_impatient(ask, now_ns):
         late = _plan_on_nodes(view, ask, None, predicate, index, None, spared, now_ns, within, late=True)
-        return late if isinstance(late, PreemptionPlan) else found
-    return found
+        return late if isinstance(late, PreemptionPlan) else refused
+    return refused
 
 
 def _plan_on_nodes(
