@@ -57,6 +57,7 @@ QUOTA: Final = KindKeys(
 GUARANTEE: Final = KindKeys(
     "guarantee", switch="enabled", orders=("default", "lost-work"), bound=VictimBound(ask=128, interval=1_000)
 )
+WITHIN: Final = KindKeys("within", bound=VictimBound(ask=128, interval=1_000))
 MONITOR: Final = KindKeys(
     "monitor",
     switch="enabled",
@@ -85,6 +86,7 @@ KINDS: Final[tuple[KindKeys, ...]] = (
     REQUIRED_NODE,
     QUOTA,
     GUARANTEE,
+    WITHIN,
     MONITOR,
 )
 """The kinds in the order in which a round runs them unless the configuration says otherwise (preemption.md H)."""

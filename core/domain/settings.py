@@ -85,10 +85,20 @@ class NodeSortPolicy(StrEnum):
     BINPACKING = "binpacking"
 
 
+class PreemptWithin(StrEnum):
+    """Tells for whom tasks of a leaf may have to leave in favour of other applications of the same leaf."""
+
+    NONE = "none"
+    """Lets nobody leave."""
+    PRIORITY = "priority"
+    """Lets tasks of lower priority leave."""
+
+
 @dataclass(frozen=True, slots=True)
 class QueueProperties:
     """The properties in force for one queue, after inheritance. Delays in nanoseconds; 0 means off where allowed.
 
+    preempt_within_gap  by how much the priority of a victim in the same leaf has to be lower than that of the ask
     min_runtime     how long tasks run before preemption may take them
     min_runtime_most  the longest such time that a tag may ask for, never below ``min_runtime``; 0: tasks have none
     max_wait        after how long such a time keeps nobody's victims back any more; 0: it always does
@@ -104,6 +114,8 @@ class QueueProperties:
     priority_offset: int = 0
     preemption_policy: PreemptionPolicyKind = PreemptionPolicyKind.DEFAULT
     preemption_delay_ns: int = DEFAULT_PREEMPTION_DELAY_NS
+    preempt_within: PreemptWithin = PreemptWithin.NONE
+    preempt_within_gap: int = 1
     min_runtime_ns: int = 0
     min_runtime_most_ns: int = 0
     max_wait_ns: int = 0

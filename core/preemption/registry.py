@@ -8,7 +8,7 @@ from typing import Final
 
 from kornel.core.domain.commands import PreemptionNoticeAnswer
 from kornel.core.domain.effects import PreemptionDecided
-from kornel.core.preemption.guarantee.kind import GUARANTEE
+from kornel.core.preemption.guarantee.kind import GUARANTEE, WITHIN
 from kornel.core.preemption.kind import GOVERNOR, UNREMARKABLE, DecisionSource, Ending, Kind
 from kornel.core.preemption.monitor.kind import MONITOR
 from kornel.core.preemption.quota.kind import QUOTA
@@ -19,6 +19,7 @@ KINDS: Final[tuple[Kind, ...]] = (
     REQUIRED_NODE,
     QUOTA,
     GUARANTEE,
+    WITHIN,
     MONITOR,
 )
 """The kinds in the order of :data:`kornel.core.domain.preemption_kinds.KINDS`."""

@@ -74,6 +74,7 @@ from kornel.core.domain.settings import (
     NodeSortPolicy,
     PlacementRuleConfig,
     PreemptionPolicyKind,
+    PreemptWithin,
     PriorityPolicy,
     QueueProperties,
     QuotaTimer,
@@ -148,8 +149,8 @@ another way."""
 
 MEMBERS: Final = (
     AppEvent, AppState, AskPlace, EventChange, EventDetail, EventType, GangScheduling, GuaranteeMode, Ignored,
-    MonitorContract, NodeSortPolicy, Outcome, PreemptionPolicyKind, PriorityPolicy, ProtectedBy, QuotaTimer, Severity,
-    SortPolicy, SpentKind, AccountKind, TerminationType, Unschedulable, WaitsFor, Wish,
+    MonitorContract, NodeSortPolicy, Outcome, PreemptionPolicyKind, PreemptWithin, PriorityPolicy, ProtectedBy,
+    QuotaTimer, Severity, SortPolicy, SpentKind, AccountKind, TerminationType, Unschedulable, WaitsFor, Wish,
 )  # fmt: skip
 
 MAPS: Final = (dict, OrderedDict, Counter, FreedAmounts, KindRecords)
@@ -268,7 +269,8 @@ CONFIGURATIONS: Final = (
     Kept(
         QueueProperties,
         "sort_policy sort_by_priority priority_policy priority_offset preemption_policy"
-        " preemption_delay_ns quota_preemption_delay_ns quota_preemption_timer quota_preemption_miss"
+        " preemption_delay_ns preempt_within preempt_within_gap quota_preemption_delay_ns quota_preemption_timer"
+        " quota_preemption_miss"
         " unschedulable_backoff unschedulable_backoff_delay_ns reservation_timeout_ns gang_gather_ns"
         " gang_grace_ns originator_max user_factor user_minimum min_runtime_ns min_runtime_most_ns max_wait_ns",
         defaults={
@@ -278,6 +280,8 @@ CONFIGURATIONS: Final = (
             "originator_max": None,
             "user_factor": None,
             "user_minimum": 100,
+            "preempt_within": PreemptWithin.NONE,
+            "preempt_within_gap": 1,
         },
     ),
     Kept(FilterConfig, "deny users groups"),

@@ -9,9 +9,16 @@ from typing import TYPE_CHECKING, Final
 
 from kornel.core.domain.drains import OperatorDrain
 from kornel.core.domain.effects import Effect, PreemptionDecided
-from kornel.core.domain.preemption_kinds import GUARANTEE
+from kornel.core.domain.preemption_kinds import GUARANTEE, WITHIN
 from kornel.core.domain.reasons import Ignored
-from kornel.core.domain.settings import GuaranteeMode, NodeSortPolicy, QueueProperties, SortPolicy
+from kornel.core.domain.settings import (
+    GuaranteeMode,
+    NodeSortPolicy,
+    PreemptionPolicyKind,
+    PreemptWithin,
+    QueueProperties,
+    SortPolicy,
+)
 from kornel.core.model.allocations import SEPARATOR, Allocation, AskGroup, Reservation, Room
 from kornel.core.model.applications import Application
 from kornel.core.model.callbacks import Callbacks
@@ -205,6 +212,16 @@ class PartitionState:
     def guarantee_preemption(self) -> bool:
         """Tells whether asks may preempt for their guarantees, by either policy."""
         return self.lists_guarantees and self.has_rounds
+
+    def preempts_within(self, leaf: Queue) -> bool:
+        """Tells whether asks of *leaf* may preempt tasks of other applications there (preemption.md M)."""
+        settings = leaf.properties
+        return (
+            settings.preempt_within is not PreemptWithin.NONE
+            and settings.sort_by_priority
+            and settings.preemption_policy is not PreemptionPolicyKind.DISABLED
+            and WITHIN.name in self.preemption.policies
+        )
 
     @property
     def lists_guarantees(self) -> bool:

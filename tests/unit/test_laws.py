@@ -8,6 +8,7 @@ import pytest
 
 from kornel.core.domain.ask_places import AskPlace
 from kornel.core.domain.devices import DeviceRequest, DeviceSpec
+from kornel.core.domain.settings import PreemptWithin
 from kornel.core.laws import freed_devices
 from kornel.core.laws.limits import check_limits
 from kornel.core.laws.verdict import Law
@@ -169,6 +170,52 @@ def test_broken_law_is_named(text: str, node: str, victims: list[str], law: Law)
     found = laws.check(world, plan(world, ask, node, *victims))
     assert law in {violation.law for violation in found}
     assert all(violation.detail for violation in found)
+
+
+@pytest.mark.parametrize(
+    ("text", "victims", "law"),
+    [
+        pytest.param("queues a\nnodes n1=4\nrunning a: a1 4@n1\nask a: 4 p3", ["a1"], None, id="lawful"),
+        pytest.param("queues a\nnodes n1=4\nrunning a: a1 4@n1\nask a: 4 p1", ["a1"], Law.PRIORITY, id="too important"),
+        pytest.param("queues a · v\nnodes n1=4\nrunning v: v1 4@n1\nask a: 4 p9", ["v1"], Law.FENCE, id="another leaf"),
+        pytest.param(
+            "queues a{app=hot}\nnodes n1=4\nrunning a: a1 4@n1\nask a: 4 p9",
+            ["a1"], Law.OTHER_APPLICATION, id="same application",
+        ),
+        pytest.param(
+            "queues a{G=4}\nnodes n1=4\nrunning a: a1 4@n1\nask a: 2 p9",
+            ["a1"], Law.GUARANTEE_KEPT, id="leaf below its guarantee",
+        ),
+        pytest.param(
+            "queues a{disabled}\nnodes n1=4\nrunning a: a1 4@n1\nask a: 4 p9",
+            ["a1"], Law.ELIGIBLE, id="protected leaf",
+        ),
+        pytest.param(
+            "queues a\nnodes n1=4\nrunning a: a1 2@n1, a2 2@n1\nask a: 2 p9",
+            ["a1", "a2"], Law.MINIMAL, id="victim too many",
+        ),
+        pytest.param(
+            "queues a\nnodes n1=4\nrunning a: a1 2@n1 p1, a2 2@n1 p0\nask a: 2 p9",
+            ["a1"], Law.MILDEST, id="a less important one would do",
+        ),
+        pytest.param(
+            "queues a{M=4}\nnodes n1=9\nrunning a: a1 1@n1, a2 3@n1\nask a: 2 p9",
+            ["a1"], Law.SUFFICIENT, id="leaf stays too full",
+        ),
+    ],
+)  # fmt: skip
+def test_broken_law_within_a_leaf_is_named(text: str, victims: list[str], law: Law | None) -> None:
+    """The same laws judge victims of the leaf of the ask, without a guarantee."""
+    case = parse(f"case x\n{text}")[0]
+    world = World.of(case)
+    ask = world.ask(case.steps[0].ask, "hot")
+    leaf = ask.queue
+    leaf.properties = replace(leaf.properties, preempt_within=PreemptWithin.PRIORITY, preempt_within_gap=2)
+    made_up = replace(plan(world, ask, "n1", *victims), kind="within")
+    found = broken(world, made_up)
+    assert law in found if law is not None else not found
+    leaf.properties = replace(leaf.properties, preempt_within=PreemptWithin.NONE)
+    assert Law.ENTITLED in broken(world, made_up)
 
 
 @pytest.mark.parametrize("state", ["released", "preempted", "twice", "unplaced", "replacing"])

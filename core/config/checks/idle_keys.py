@@ -8,15 +8,19 @@ from __future__ import annotations
 
 from kornel.core.config.keys.declared import DeclaredPartition, DeclaredQueue
 from kornel.core.config.keys.properties import (
+    PREEMPT_WITHIN,
+    PREEMPT_WITHIN_GAP,
     PREEMPTION_DELAY,
     PREEMPTION_POLICY,
     PRIORITY_POLICY,
     QUOTA_DELAY,
     QUOTA_MISS,
     QUOTA_TIMER,
+    SORT_BY_PRIORITY,
     quota_delay_ns,
+    resolve_properties,
 )
-from kornel.core.domain.settings import PreemptionPolicyKind, PriorityPolicy
+from kornel.core.domain.settings import PreemptionPolicyKind, PreemptWithin, PriorityPolicy
 
 
 def warn_of_idle_keys(partition: DeclaredPartition, root: DeclaredQueue) -> None:
@@ -26,7 +30,9 @@ def warn_of_idle_keys(partition: DeclaredPartition, root: DeclaredQueue) -> None
         _warn_of_terms(queue)
         _warn_of_template(queue)
         _warn_of_fence(queue)
-        if PREEMPTION_DELAY in queue.properties and not partition.preemption.enabled:
+        _check_within(queue)
+        within = any(PREEMPT_WITHIN in below.effective for below in queue.walk_queues())
+        if PREEMPTION_DELAY in queue.properties and not (partition.preemption.enabled or within):
             queue.property_fields[PREEMPTION_DELAY].warning(
                 "no effect: preemption for guarantees is off in this partition", "preemption: {enabled: true}"
             )
@@ -78,6 +84,28 @@ def _warn_of_fence(queue: DeclaredQueue) -> None:
             " preempting outside of it, and protects nobody",
             "disabled, which protects, or the fence on its parent, which confines",
         )
+
+
+def _check_within(queue: DeclaredQueue) -> None:
+    """Refuses preemption within a leaf by priority where priorities do not count there, and warns where it never
+    happens. Dynamic leaves are judged by what their parent hands on and their template says."""
+    settings = dict(queue.effective)
+    if queue.template is not None and queue.parent:
+        settings |= queue.template.properties
+    if queue.children or not (PREEMPT_WITHIN in settings or PREEMPT_WITHIN_GAP in settings):
+        return
+    found, fields = resolve_properties(settings, leaf=True), queue.property_fields
+    if found.preempt_within is PreemptWithin.NONE:
+        if PREEMPT_WITHIN_GAP in fields:
+            expected = f"{PREEMPT_WITHIN}: priority"
+            fields[PREEMPT_WITHIN_GAP].warning(f"no effect: queue {queue.path} does not preempt within it", expected)
+        return
+    at = fields.get(PREEMPT_WITHIN) or queue.at
+    if not found.sort_by_priority:
+        text = f"{PREEMPT_WITHIN} {found.preempt_within} in queue {queue.path} needs {SORT_BY_PRIORITY} enabled"
+        at.error(text, f"{SORT_BY_PRIORITY}: enabled, or {PREEMPT_WITHIN}: none")
+    elif found.preemption_policy is PreemptionPolicyKind.DISABLED:
+        at.warning(f"no effect of {PREEMPT_WITHIN} in queue {queue.path}: {PREEMPTION_POLICY} is disabled there")
 
 
 def _warn_of_root(root: DeclaredQueue) -> None:

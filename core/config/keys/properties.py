@@ -20,6 +20,7 @@ from kornel.core.domain.settings import (
     DEFAULT_PREEMPTION_DELAY_NS,
     DEFAULT_RESERVATION_TIMEOUT_NS,
     PreemptionPolicyKind,
+    PreemptWithin,
     PriorityPolicy,
     QueueProperties,
     QuotaTimer,
@@ -35,6 +36,8 @@ PRIORITY_POLICY: Final = "priority.policy"
 PRIORITY_OFFSET: Final = "priority.offset"
 PREEMPTION_POLICY: Final = "preemption.policy"
 PREEMPTION_DELAY: Final = "preemption.delay"
+PREEMPT_WITHIN: Final = "preemption.within"
+PREEMPT_WITHIN_GAP: Final = "preemption.within.gap"
 MIN_RUNTIME: Final = "preemption.min-runtime"
 MIN_RUNTIME_MOST: Final = "preemption.min-runtime.most"
 MAX_WAIT: Final = "preemption.max-wait"
@@ -92,6 +95,8 @@ def resolve_properties(effective: Mapping[str, str], *, leaf: bool) -> QueueProp
         priority_offset=values[PRIORITY_OFFSET],
         preemption_policy=PreemptionPolicyKind(values[PREEMPTION_POLICY]),
         preemption_delay_ns=values[PREEMPTION_DELAY],
+        preempt_within=PreemptWithin(values[PREEMPT_WITHIN]),
+        preempt_within_gap=values[PREEMPT_WITHIN_GAP],
         min_runtime_ns=values[MIN_RUNTIME],
         min_runtime_most_ns=max(values[MIN_RUNTIME], values[MIN_RUNTIME_MOST]),
         max_wait_ns=values[MAX_WAIT],
@@ -107,6 +112,10 @@ def resolve_properties(effective: Mapping[str, str], *, leaf: bool) -> QueueProp
         user_factor=values[USER_FACTOR],
         user_minimum=values[USER_MINIMUM],
     )
+
+
+class NotOffered(ValueError):
+    """Raised for a value that is not offered yet, which refuses the configuration: no other stands in for it."""
 
 
 class Resolver:
@@ -127,7 +136,8 @@ class Resolver:
 def check_properties(properties: Mapping[str, tuple[str, Field]]) -> None:
     """Warns of each of a queue's own *properties* that will not have its expected effect.
 
-    The only error is a number of seconds above 2^31-1 for the quota delay.
+    The only errors are a number of seconds above 2^31-1 for the quota delay, and a way to preempt within a queue that
+    this version does not have.
     """
     for key, (text, field) in properties.items():
         if key not in _READERS:
@@ -136,7 +146,7 @@ def check_properties(properties: Mapping[str, tuple[str, Field]]) -> None:
         read, default = _READERS[key]
         try:
             value = read(text)
-        except DelayTooLong as error:
+        except (DelayTooLong, NotOffered) as error:
             field.error(str(error))
         except ValueError as error:
             field.warning(f"{error}; {_describe_problem(key, default)} is used instead")
@@ -207,6 +217,18 @@ def _one_of(*choices: str) -> Callable[[str], str]:
         return lower if lower in choices else _refuse_value(text, f"one of {', '.join(choices)}")
 
     return read
+
+
+def _read_within(text: str) -> str:
+    if text.lower() == "fair":
+        raise NotOffered(f"{PREEMPT_WITHIN} fair is not offered by this version, which has none and priority")
+    return _one_of(*PreemptWithin)(text)
+
+
+def _read_gap(text: str) -> int:
+    if _UNSIGNED.fullmatch(text) and 1 <= int(text) < 2**32:
+        return int(text)
+    raise ValueError(f"{shorten_text(text)} is not a whole number from 1 to 2^32-1")
 
 
 def _read_offset(text: str) -> int:
@@ -286,6 +308,8 @@ _READERS: Final[Mapping[str, tuple[Callable[[str], Any], Any]]] = {
     PRIORITY_OFFSET: (_read_offset, 0),
     PREEMPTION_POLICY: (_one_of("default", "fence", "disabled"), PreemptionPolicyKind.DEFAULT.value),
     PREEMPTION_DELAY: (_read_age, DEFAULT_PREEMPTION_DELAY_NS),
+    PREEMPT_WITHIN: (_read_within, PreemptWithin.NONE.value),
+    PREEMPT_WITHIN_GAP: (_read_gap, 1),
     MIN_RUNTIME: (_read_age, 0),
     MIN_RUNTIME_MOST: (_read_age, 0),
     MAX_WAIT: (_read_age, 0),
@@ -307,7 +331,7 @@ KEYS: Final = tuple(_READERS)
 """The properties that have a meaning."""
 _LEAF_ONLY: Final = frozenset(
     {
-        PREEMPTION_DELAY, BACKOFF, BACKOFF_DELAY, RESERVATION_TIMEOUT, GANG_GATHER, GANG_GRACE, ORIGINATOR_MAX,
-        USER_FACTOR, USER_MINIMUM,
+        PREEMPTION_DELAY, PREEMPT_WITHIN, PREEMPT_WITHIN_GAP, BACKOFF, BACKOFF_DELAY, RESERVATION_TIMEOUT, GANG_GATHER,
+        GANG_GRACE, ORIGINATOR_MAX, USER_FACTOR, USER_MINIMUM,
     }
 )  # fmt: skip

@@ -1,4 +1,4 @@
-"""Forecasts preemption for a guarantee by a dry run of the planner, the governor and the limits.
+"""Forecasts preemption for a guarantee, or within a leaf, by a dry run of the planner, the governor and the limits.
 
 Nothing is decided or counted, and the shim is not asked: the forecast is the result of an attempt without the shim's
 answers.
@@ -8,9 +8,11 @@ from __future__ import annotations
 
 from typing import Final
 
+from kornel.core.domain.preemption_kinds import WITHIN
 from kornel.core.domain.reasons import Outcome
 from kornel.core.model.allocations import Allocation
 from kornel.core.preemption import eviction
+from kornel.core.preemption.entitlement import find_entitlement
 from kornel.core.preemption.foresight import (
     LIMITED,
     UNLISTED,
@@ -29,13 +31,25 @@ from kornel.core.state.partition_state import PartitionState
 _NOBODY: Final = frozenset({Outcome.NO_CANDIDATES, Outcome.NO_NODE, Outcome.NO_VICTIM_REQUIRED_NODE})
 
 
+def foresee_within(state: PartitionState, ask: Allocation, asked: Circumstances) -> PreemptionOutlook | None:
+    """Returns the forecast of an attempt within the leaf of *ask*; ``None``: only another kind could make room for
+    it."""
+    if ask.spec.required_node or not (state.preempts_within(ask.queue) and ask.spec.allow_preempt_other):
+        return None
+    return _foresee(state, ask, asked, WITHIN.name)
+
+
 def foresee_attempt(state: PartitionState, ask: Allocation, asked: Circumstances) -> PreemptionOutlook | None:
     """Returns the forecast of an attempt for *ask*; ``None``: only another kind could make room for it."""
     if ask.spec.required_node:
         return None
+    if state.preempts_within(ask.queue) and ask.spec.allow_preempt_other:
+        entitled = find_entitlement(ask, state.guarantee_mode, state.types.names)
+        if not state.guarantee_preemption or isinstance(entitled, Refusal):
+            return None
     if state.has_periodic_policy and not (state.guarantee_preemption and ask.spec.allow_preempt_other):
         return None
-    verdict, index, now_ns = PreemptionVerdict, asked.victims, asked.now_ns
+    verdict = PreemptionVerdict
     if not state.preemption.enabled:
         return PreemptionOutlook(verdict.FORBIDDEN, "preemption.enabled is off", "", "the partition does not preempt")
     if not state.guarantee_preemption:
@@ -43,13 +57,19 @@ def foresee_attempt(state: PartitionState, ask: Allocation, asked: Circumstances
     if not ask.spec.allow_preempt_other:
         detail = "its preemption policy lets it preempt nobody"
         return PreemptionOutlook(verdict.FORBIDDEN, "preemption policy of the ask", Outcome.ASK_MAY_NOT_PREEMPT, detail)
+    return _foresee(state, ask, asked, guarantee.KIND)
+
+
+def _foresee(state: PartitionState, ask: Allocation, asked: Circumstances, kind: str) -> PreemptionOutlook:
+    """Returns the forecast of an attempt of *kind* for *ask*, which may preempt."""
+    verdict, index, now_ns = PreemptionVerdict, asked.victims, asked.now_ns
     blocked_by, not_before_ns = _find_delay(state, ask, now_ns)
     result: PreemptionPlan | Refusal
     within = guarantee_drive.find_bounds(state, ask)
     if within is not None and not within.among:
         result = guarantee_drive.refuse_domains(ask)
     else:
-        result = guarantee.plan_preemption(state, ask, index=index, now_ns=now_ns, within=within)
+        result = guarantee.plan_preemption(state, ask, index=index, now_ns=now_ns, within=within, kind=kind)
     if isinstance(result, PreemptionPlan):
         governed = _govern_plan(state, result, asked)
         if isinstance(governed, PreemptionOutlook):
@@ -72,7 +92,7 @@ def foresee_attempt(state: PartitionState, ask: Allocation, asked: Circumstances
         result.outcome,
         result.detail,
         not_before_ns,
-        protected=tally_protection(state, ask, index, now_ns),
+        protected=tally_protection(state, ask, index, now_ns) if kind == guarantee.KIND else (),
     )
 
 

@@ -1,19 +1,21 @@
-"""Describes preemption for a guarantee to all code outside this package."""
+"""Describes preemption for a guarantee, and within a leaf, to all code outside this package. Asks try both
+with the same finder and driver."""
 
 from __future__ import annotations
 
 from types import MappingProxyType
 from typing import Final
 
+from kornel.core.domain.preemption_kinds import WITHIN as WITHIN_KEYS
 from kornel.core.domain.reasons import Outcome
 from kornel.core.preemption.guarantee import laws, rounds
 from kornel.core.preemption.guarantee.attempts import drive, gang_drive, inheriting
 from kornel.core.preemption.guarantee.attempts.gang_attempts import GangAttempt, count_steps_left
 from kornel.core.preemption.guarantee.attempts.questions import QuestionGate, RefusedQuestion
-from kornel.core.preemption.guarantee.foresight import foresee_attempt
+from kornel.core.preemption.guarantee.foresight import foresee_attempt, foresee_within
 from kornel.core.preemption.guarantee.guarantee_record import GuaranteeRecord
 from kornel.core.preemption.guarantee.search import planner as guarantee
-from kornel.core.preemption.kind import BOUNDS, Colour, Driver, Ending, Kind, Level, Tone
+from kornel.core.preemption.kind import BOUNDS, Colour, Driver, Ending, Kind, Level, Tone, say_no
 from kornel.core.state.partition_state import PartitionState
 
 
@@ -64,4 +66,26 @@ GUARANTEE: Final = Kind(
     ),
     colour=Colour.BLUE,
     records=(GuaranteeRecord, QuestionGate, RefusedQuestion, GangAttempt),
+)
+
+WITHIN: Final = Kind(
+    name=WITHIN_KEYS.name,
+    laws=(1, 2, 3, 6),
+    allowed_by="preemption.within of its queue: the victim is of another application there, and less important",
+    planner=guarantee.plan_preemption,
+    check=laws.check,
+    driver=Driver(has_work=say_no),
+    foresee=foresee_within,
+    outcomes=MappingProxyType(
+        {
+            **BOUNDS,
+            Outcome.TRIGGERED: Ending(leaves=True, counted=True, level=Level.INFO, tone=Tone.ACCENT),
+            Outcome.SHADOW: Ending(level=Level.INFO),
+            Outcome.VICTIM_STUCK: Ending(level=Level.INFO, tone=Tone.WARN),
+            Outcome.NO_CANDIDATES: Ending("its queue has nobody whom the laws let go"),
+            Outcome.NO_NODE: Ending("those of its queue who may go do not make enough room on any node"),
+            Outcome.LAW_BROKEN: Ending("the plan broke a law", tone=Tone.BAD),
+        }
+    ),
+    colour=Colour.ROSE,
 )

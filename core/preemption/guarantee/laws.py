@@ -1,4 +1,5 @@
-"""Checks plans of preemption between queues against the seven laws (preemption.md A, A.1, B.2, B.3, B.11).
+"""Checks plans of preemption between queues against the seven laws (preemption.md A, A.1, B.2, B.3, B.11), and plans
+within a leaf against those of M.
 
 Every plan is checked before it is applied, so :func:`check` only looks at the plan and the queues around it. A gang
 that preempts as a unit counts in :mod:`.queue_laws` as one ask of the size of all its members, including those that
@@ -12,6 +13,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Final
 
 from kornel.core.domain.ask_places import AskPlace
+from kornel.core.domain.preemption_kinds import WITHIN
 from kornel.core.domain.resources import NOTHING
 from kornel.core.domain.settings import GuaranteeMode
 from kornel.core.domain.topology import Wish
@@ -35,6 +37,7 @@ from kornel.core.preemption.guarantee.queue_laws import (
     check_law_7,
     check_maxima,
     check_run_times,
+    check_within,
     find_fence,
     list_queue_needs,
     may_be_taken_for,
@@ -52,12 +55,18 @@ def check(view: PartitionView, plan: PreemptionPlan | GangPlan) -> tuple[Violati
     return tuple(
         violation
         for rule in (
-            _check_whole, check_eligible, check_run_times, check_law_2, check_law_3, check_law_4, check_law_5,
-            check_law_6, check_law_7, _check_gangs, _on_node, _check_places, _check_devices, _check_domains,
-            check_maxima, _check_minimal, _check_mildest,
+            _check_whole, *_rules_for(inside=case.inside), check_run_times, _check_gangs, _on_node, _check_places,
+            _check_devices, _check_domains, check_maxima, _check_minimal, _check_mildest,
         )
         for violation in rule(case)
     ) + tuple(limits.check_limits([place.ask for place in case.places], view.types.names))  # fmt: skip
+
+
+def _rules_for(*, inside: bool) -> tuple[Callable[[Case], Iterator[Violation]], ...]:
+    """Returns the laws about queues and victims: those *inside* a leaf, or those between queues."""
+    if inside:
+        return check_eligible, check_law_2, check_law_3, check_within
+    return check_eligible, check_law_2, check_law_3, check_law_4, check_law_5, check_law_6, check_law_7
 
 
 class _Case(Case):
@@ -67,7 +76,8 @@ class _Case(Case):
     def __init__(self, view: PartitionView, plan: PreemptionPlan | GangPlan) -> None:
         self.gang: Final = plan if isinstance(plan, GangPlan) else None
         """The plan if it is for a unit."""
-        super().__init__(view, plan.ask if isinstance(plan, PreemptionPlan) else _as_one_ask(plan), plan.victims)
+        ask = plan.ask if isinstance(plan, PreemptionPlan) else _as_one_ask(plan)
+        super().__init__(view, ask, plan.victims, inside=plan.kind == WITHIN.name)
         self.places: Final = (plan,) if isinstance(plan, PreemptionPlan) else plan.places
         if self.gang is not None:
             self.mode = GuaranteeMode.STRICT
@@ -349,7 +359,7 @@ def _check_mildest(case: _Case) -> Iterator[Violation]:
             others = [victim for victim in case.victims if victim not in here]
             needs = [*_list_node_needs(case, node, tasks.values()), *list_queue_needs(case, tasks.values())]
             orders = {key: order(task) for key, task in tasks.items()}
-            yield from plain_walk.check(needs, orders, _admission_of(case.view, case.ask, tasks, others), parcels)
+            yield from plain_walk.check(needs, orders, _admission_of(case, tasks, others), parcels)
 
 
 def _list_node_needs(case: _Case, node: Node, victims: Collection[Allocation]) -> list[overkill.Need]:
@@ -429,23 +439,25 @@ def _list_milder(
 
 
 def _admission_of(
-    view: PartitionView, ask: Allocation, tasks: Mapping[str, Allocation], besides: Sequence[Allocation] = ()
+    judged: Case, tasks: Mapping[str, Allocation], besides: Sequence[Allocation] = ()
 ) -> Callable[[Sequence[str]], bool]:
-    """Returns what tells whether laws 2 to 7 let some of *tasks*, by key, go for *ask* together, each single one with
-    *besides*, who leave anyway."""
+    """Returns what tells whether the laws let some of *tasks*, by key, go together for the ask that is *judged*, each
+    single one with *besides*, who leave anyway."""
+    view, ask, inside = judged.view, judged.ask, judged.inside
+    # Law 4 is about the ask.
+    rules = [rule for rule in _rules_for(inside=inside) if rule is not check_law_4]
     alone: dict[tuple[Queue, Application, Shape, int], bool] = {}
 
     def may_go(keys: Sequence[str]) -> bool:
         *before, last = [tasks[key] for key in keys]
         alike = last.queue, last.application, last.shape, last.priority
         if alike not in alone:
-            case = Case(view, ask, (last,))
-            rules = (check_eligible, check_law_2, check_law_3, check_law_5, check_law_6, check_law_7)
+            case = Case(view, ask, (last,), inside=inside)
             alone[alike] = not any(True for rule in rules for _ in rule(case))
         together = (*besides, *before, last)
         is_young = any(eligible.list_young(view.now_ns, (last,), ask.queue))
         if is_young or not alone[alike] or not whole_gangs.keep_minimum(together):
             return False
-        return len(together) == 1 or not any(check_law_2(Case(view, ask, together)))
+        return len(together) == 1 or not any(check_law_2(Case(view, ask, together, inside=inside)))
 
     return may_go

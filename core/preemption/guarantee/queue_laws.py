@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 
-from kornel.core.domain.settings import GuaranteeMode, PreemptionPolicyKind, PriorityPolicy
+from kornel.core.domain.settings import GuaranteeMode, PreemptionPolicyKind, PreemptWithin, PriorityPolicy
 from kornel.core.laws import eligible, overkill
 from kornel.core.laws.verdict import Law, Violation, net_of, path_of
 from kornel.core.model.allocations import Allocation
@@ -22,8 +22,12 @@ class Case:
     Nothing changes while it is judged, so what several rules need is computed once.
     """
 
-    def __init__(self, view: PartitionView, ask: Allocation, victims: tuple[Allocation, ...]) -> None:
+    def __init__(
+        self, view: PartitionView, ask: Allocation, victims: tuple[Allocation, ...], *, inside: bool = False
+    ) -> None:
+        """*inside*: the victims leave for an ask of their own leaf, without a guarantee (preemption.md M)."""
         self.ask = ask
+        self.inside = inside
         self.view = view
         self.mode = view.guarantee_mode
         self.names = view.types.names
@@ -54,7 +58,7 @@ class Case:
         if self._entitling is not None:
             return self._entitling
         found = self._entitling = {}
-        for t in self.demand:
+        for t in self.demand if not self.inside else ():
             for queue in self.ask_path:
                 if t in queue.guaranteed:
                     found[t] = queue
@@ -82,7 +86,7 @@ def check_eligible(case: Case) -> Iterator[Violation]:
     """Yields victims that no plan may contain (preemption.md A.1 no. 3)."""
     yield from eligible.check_victims(case.victims)
     for victim in case.victims:
-        if victim.queue is case.ask.queue:
+        if victim.queue is case.ask.queue and not case.inside:
             yield Violation(Law.ELIGIBLE, f"{victim.key} is in the ask's own queue")
 
 
@@ -180,9 +184,25 @@ def check_law_7(case: Case) -> Iterator[Violation]:
             yield Violation(Law.FENCE, f"{victim.key} in {victim.queue.path} is outside {fence.path}")
 
 
+def check_within(case: Case) -> Iterator[Violation]:
+    """Yields victims outside the leaf of the ask, and those whose own priority is not lower than that of the ask by the
+    gap of the leaf (preemption.md M)."""
+    settings = case.ask.queue.properties
+    if settings.preempt_within is not PreemptWithin.PRIORITY or not settings.sort_by_priority:
+        yield Violation(Law.ENTITLED, f"{case.ask.queue.path} does not preempt within itself")
+    for victim in case.victims:
+        if victim.queue is not case.ask.queue:
+            yield Violation(Law.FENCE, f"{victim.key} in {victim.queue.path} is outside {case.ask.queue.path}")
+        if case.ask.priority - victim.priority < settings.preempt_within_gap:
+            numbers = f"{victim.key} has {victim.priority}, the ask {case.ask.priority}"
+            yield Violation(Law.PRIORITY, f"{numbers}, the gap is {settings.preempt_within_gap}")
+
+
 def find_fence(case: Case) -> Queue:
     """Returns the lowest queue on the ask's path that is the root, is fenced, or would end above its effective max
-    (preemption.md B.2)."""
+    (preemption.md B.2); for victims of its own leaf, that leaf."""
+    if case.inside:
+        return case.ask.queue
     for at, queue in enumerate(case.ask_path):
         if queue.parent is None or queue.properties.preemption_policy is PreemptionPolicyKind.FENCE:
             return queue
@@ -231,7 +251,7 @@ def list_queue_needs(case: Case, victims: Collection[Allocation]) -> list[overki
 def may_be_taken_for(case: Case, t: int, victims: Collection[Allocation]) -> frozenset[str]:
     """Returns the keys of those of *victims* that may be taken for type *t*: where no guarantee on the ask's path
     covers it, only those from a queue with a guarantee of that type; what others free of it counts as well."""
-    owed = t in case.entitling_queues()
+    owed = case.inside or t in case.entitling_queues()
     return frozenset(victim.key for victim in victims if owed or _declares_share(case, victim, t))
 
 

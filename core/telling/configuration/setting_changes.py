@@ -26,6 +26,8 @@ _PROPERTIES: Final[Mapping[str, str]] = {
     "min_runtime_most": properties.MIN_RUNTIME_MOST,
     "max_wait": properties.MAX_WAIT,
     "preemption_delay": properties.PREEMPTION_DELAY,
+    "preempt_within": properties.PREEMPT_WITHIN,
+    "preempt_within_gap": properties.PREEMPT_WITHIN_GAP,
     "quota_preemption_delay": properties.QUOTA_DELAY,
     "quota_preemption_timer": properties.QUOTA_TIMER,
     "quota_preemption_miss": properties.QUOTA_MISS,

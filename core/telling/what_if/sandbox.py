@@ -211,7 +211,7 @@ class Sandbox:
             return Refusal(Outcome.GANG_INCOMPLETE), due_ns
         if ask.spec.required_node:
             return self._attempt_on_required_node(ask, due_ns), due_ns
-        if not state.guarantee_preemption:
+        if not guarantee.may_preempt(state, ask.queue):
             return Refusal(Outcome.POLICY_OFF, guarantee.why_off(state)), due_ns
         if self.searches == FEW_SEARCHES and isinstance(record.prospects, NoProspects):
             record.prospects = KnownProspects()

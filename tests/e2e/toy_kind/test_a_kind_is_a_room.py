@@ -69,7 +69,7 @@ async def test_everything_tells_of_it(core: ToyCore, evicted: str) -> None:
         assert (decision["kind"], decision["outcome"], decision["law"]) == ("lease", "TRIGGERED", LAW)
         assert [victim["allocationKey"] for victim in decision["victims"]] == ["k"]
         kinds = {kind["name"]: kind for kind in (await http.get("/ws/v1/preemption-kinds")).json()["kinds"]}
-        assert list(kinds) == ["required-node", "quota", "guarantee", "monitor", "lease", "governor"]
+        assert list(kinds) == ["required-node", "quota", "guarantee", "within", "monitor", "lease", "governor"]
         assert (kinds["lease"]["laws"], kinds["lease"]["law"]) == ([2], LAW)
 
 
@@ -80,7 +80,7 @@ def test_the_configuration_knows_its_section_and_its_name(folder: Path, tmp_path
         ("policies: [lease, quota]", ": checksum"),
         ("lease: {longest_ms: 0}", "lease.longest_ms"),
         ("lease: {shortest_ms: 5}", "lease.shortest_ms"),
-        ("policies: [leash]", "required-node, quota, guarantee, monitor, lease"),
+        ("policies: [leash]", "required-node, quota, guarantee, within, monitor, lease"),
     )
     files = [tmp_path / f"queues-{number}.yaml" for number in range(len(cases))]
     for file, (written, _) in zip(files, cases, strict=True):

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.unit.config.reading import idle, partition_text, queue, root, warnings
+from tests.unit.config.reading import all_warnings, errors, idle, partition_text, queue, root, warnings
 
 DELAY = {"quota.preemption.delay": "5m"}
 ON = {"quotapreemptionenabled": True}
@@ -73,3 +73,42 @@ def test_a_max_that_the_children_are_guaranteed(below: list[tuple[str, int]], ex
     found = warnings(text(queue("a", *children, m=MAX, properties=DELAY)))
     assert len(found) == bool(expected)
     assert not expected or expected in found[0]
+
+
+WITHIN = {"preemption.within": "priority"}
+UNSORTED = {"application.sort.priority": "disabled"}
+
+
+@pytest.mark.parametrize(
+    ("queues", "error"),
+    [
+        pytest.param(
+            queue("a", properties=WITHIN | UNSORTED), "needs application.sort.priority enabled", id="unsorted"
+        ),
+        pytest.param(
+            queue("p", queue("a", properties=UNSORTED), properties=WITHIN), "in queue root.p.a", id="inherited"
+        ),
+        pytest.param(
+            queue("p", parent=True, properties=WITHIN, childtemplate={"properties": UNSORTED}), "root.p", id="template"
+        ),
+        pytest.param(queue("a", properties={"preemption.within": "fair"}), "fair is not offered", id="not offered"),
+    ],
+)
+def test_preemption_within_a_queue_that_cannot_be_is_refused(queues: Any, error: str) -> None:
+    """Where priorities do not count, what is freed for one ask would go to others."""
+    (found,) = errors(text(queues))
+    assert error in found.message
+
+
+@pytest.mark.parametrize(
+    ("properties", "named"),
+    [
+        pytest.param(WITHIN | {"preemption.policy": "disabled"}, "preemption.policy is disabled", id="disabled"),
+        pytest.param({"preemption.within.gap": "5"}, "does not preempt within it", id="gap alone"),
+        pytest.param(WITHIN | {"preemption.within.gap": "5", "preemption.policy": "fence"}, "", id="in order"),
+    ],
+)
+def test_preemption_within_a_queue_that_never_happens_is_named(properties: dict[str, str], named: str) -> None:
+    """A fence on the leaf does not stop it."""
+    found = all_warnings(text(queue("a", properties=properties)))
+    assert (named in found[0]) if named else not found

@@ -11,6 +11,7 @@ from tests.unit.config.reading import errors, only
 
 BOUNDS = {
     "guarantee": VictimBound(128, 1_000),
+    "within": VictimBound(128, 1_000),
     "required-node": VictimBound(128, 1_000),
     "quota": VictimBound(interval=1_000),
 }
@@ -44,7 +45,7 @@ def test_t12_switches(written: str, expected: tuple[bool, bool]) -> None:
 def test_defaults() -> None:
     """Without a word about preemption everything is at its default."""
     found = read("{}")
-    assert found.policies == ("required-node", "quota", "guarantee", "monitor")
+    assert found.policies == ("required-node", "quota", "guarantee", "within", "monitor")
     assert found == PreemptionConfig(policies=found.policies, governor=GovernorSettings(victims=BOUNDS))
 
 
@@ -91,6 +92,7 @@ def test_bounds_on_victims() -> None:
     written = "{governor: {victims: {guarantee: {ask: 3}, required-node: {ask: 0, interval: 9}, quota: {interval: 0}}}}"
     assert read(written).governor.victims == {
         "guarantee": VictimBound(3, 1_000),
+        "within": VictimBound(128, 1_000),
         "required-node": VictimBound(0, 9),
         "quota": VictimBound(),
     }

@@ -12,7 +12,14 @@ from hypothesis import strategies as st
 
 from kornel.core.config.keys.properties import inherited_properties, resolve_properties
 from kornel.core.domain.resources import Resources
-from kornel.core.domain.settings import PreemptionPolicyKind, PriorityPolicy, QueueProperties, QuotaTimer, SortPolicy
+from kornel.core.domain.settings import (
+    PreemptionPolicyKind,
+    PreemptWithin,
+    PriorityPolicy,
+    QueueProperties,
+    QuotaTimer,
+    SortPolicy,
+)
 from tests.unit.config.reading import errors, find, load_root, partition_text, queue, root, warnings
 
 S = 10**9
@@ -81,6 +88,10 @@ VALUES: list[tuple[str, str, str, Any, bool]] = [
     ("application.unschedasks.backoff", "-1", "unschedulable_backoff", 0, True),
     ("application.unschedasks.backoff.delay", "1m", "unschedulable_backoff_delay_ns", 60 * S, False),
     ("application.unschedasks.backoff.delay", "0s", "unschedulable_backoff_delay_ns", 30 * S, True),
+    ("preemption.within", "Priority", "preempt_within", PreemptWithin.PRIORITY, False),
+    ("preemption.within", "none", "preempt_within", PreemptWithin.NONE, False),
+    ("preemption.within", "always", "preempt_within", PreemptWithin.NONE, True),
+    ("preemption.within.gap", "0", "preempt_within_gap", 1, True),
     ("originator.max", "20%", "originator_max", Fraction(1, 5), False),
     ("originator.max", "12.5 %", "originator_max", Fraction(1, 8), False),
     ("originator.max", "0%", "originator_max", Fraction(0), False),

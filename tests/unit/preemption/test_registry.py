@@ -14,7 +14,7 @@ from kornel.core.preemption.registry import KINDS, SOURCES, kind_called, laws_of
 
 def test_the_kinds_run_in_the_order_of_the_rules() -> None:
     """Who must run on a node comes first, then lowered maxima, then guarantees, and the monitor last (H)."""
-    assert [kind.name for kind in KINDS] == ["required-node", "quota", "guarantee", "monitor"]
+    assert [kind.name for kind in KINDS] == ["required-node", "quota", "guarantee", "within", "monitor"]
     assert [kind.name for kind in KINDS] == list(preemption_kinds.NAMES)
 
 

@@ -1,4 +1,4 @@
-"""Drives preemption for guarantees: decides when an ask may try, and when it may try again.
+"""Drives preemption for guarantees and within a leaf: decides when an ask may try, and when it may try again.
 
 :mod:`..search.planner` chooses the victims; :mod:`..laws` checks whether the plan is lawful before anything is changed.
 A refused attempt waits at a gate until something has changed (:mod:`.questions`). Rules: preemption.md B.1
@@ -14,10 +14,12 @@ from heapq import heappop
 from typing import Final
 
 from kornel.core.domain.ask_places import AskPlace
+from kornel.core.domain.preemption_kinds import WITHIN
 from kornel.core.domain.reasons import Outcome, Unschedulable
 from kornel.core.model.allocations import Allocation, AskGroup, Reservation
 from kornel.core.model.nodes import Node
 from kornel.core.model.not_placed import NotPlaced
+from kornel.core.model.queues import Queue
 from kornel.core.model.shapes import Pairs
 from kornel.core.model.users import Account, AccountKind
 from kornel.core.preemption import budgets, eviction
@@ -28,9 +30,9 @@ from kornel.core.preemption.guarantee import laws
 from kornel.core.preemption.guarantee.guarantee_record import PASS_NS, GuaranteeRecord
 from kornel.core.preemption.guarantee.search import planner as guarantee
 from kornel.core.preemption.guarantee.search.planner import Within
-from kornel.core.preemption.guarantee.search.prospects import Unprepared
+from kornel.core.preemption.guarantee.search.prospects import KnownProspects, Unprepared
 from kornel.core.preemption.plan import AnswerPending, PreemptionPlan, Refusal, Spared
-from kornel.core.preemption.protection import next_end, patience_end
+from kornel.core.preemption.protection import is_impatient, next_end, patience_end
 from kornel.core.state.asks import group_domains, reservations
 from kornel.core.state.books import device_books
 from kornel.core.state.partition_state import PartitionState
@@ -167,7 +169,7 @@ def serve_unplaced(state: PartitionState, group: AskGroup, why: NotPlaced, now_n
     are still due.
     """
     cost = 0
-    helps = state.guarantee_preemption and why.preemption_may_help
+    helps = may_preempt(state, group.application.queue) and why.preemption_may_help
     if helps and not keep_waiting(state, group, now_ns):
         cost = 1 if state.records[GuaranteeRecord].prospects.behind else ATTEMPT_COST
         if try_due_asks(state, group, now_ns) or group.due:
@@ -177,6 +179,11 @@ def serve_unplaced(state: PartitionState, group: AskGroup, why: NotPlaced, now_n
     return cost, False
 
 
+def may_preempt(state: PartitionState, leaf: Queue) -> bool:
+    """Tells whether asks of *leaf* may preempt by themselves, for their guarantees or within the leaf."""
+    return state.guarantee_preemption or state.preempts_within(leaf)
+
+
 def serve_reserved(state: PartitionState, reservation: Reservation, limited: NotPlaced | None, now_ns: int) -> bool:
     """Lets the ask of *reservation* try to preempt if an attempt is due and victims could help.
 
@@ -184,7 +191,7 @@ def serve_reserved(state: PartitionState, reservation: Reservation, limited: Not
     """
     ask = reservation.ask
     helps = not ask.spec.required_node and (limited is None or limited.preemption_may_help)
-    return ask.attempt_due and helps and state.guarantee_preemption and attempt_preemption(state, ask, now_ns)
+    return ask.attempt_due and helps and may_preempt(state, ask.queue) and attempt_preemption(state, ask, now_ns)
 
 
 def try_due_asks(state: PartitionState, group: AskGroup, now_ns: int) -> bool:
@@ -265,7 +272,7 @@ def find_plan(state: PartitionState, ask: Allocation, now_ns: int) -> Preemption
             state, rule_on_plan(state, result, state.victim_index, now_ns, partial(_check_plan, state)), ask, now_ns
         )
     if isinstance(result, PreemptionPlan):
-        if not budgets.is_shadowed(state, guarantee.KIND):
+        if not budgets.is_shadowed(state, result.kind):
             return result
         would_be, result = result, Refusal(Outcome.SHADOW)
     tell_refusal(state, (ask,), result, now_ns, would_be)
@@ -298,8 +305,10 @@ def apply_plan(state: PartitionState, plan: PreemptionPlan, now_ns: int) -> None
 
 
 def _refused_by_law_4(state: PartitionState, ask: Allocation, now_ns: int) -> Refusal | None:
-    """Returns the refusal of *ask* by law 4; ``None``: it is entitled. This needs no search, so it does not count as an
-    attempt (preemption.md K17)."""
+    """Returns the refusal of *ask* by law 4; ``None``: it is entitled, or may look within its leaf. This needs no
+    search, so it does not count as an attempt (preemption.md K17)."""
+    if state.preempts_within(ask.queue):
+        return None
     entitled = find_entitlement(ask, state.guarantee_mode, state.types.names)
     if not isinstance(entitled, Refusal):
         return None
@@ -317,7 +326,8 @@ def tell_refusal(
     """Records that no victims leave for an ask, or for all *members* of a gang, if its last outcome was another one."""
     first = members[0]
     if first.outcome is not refusal.outcome:
-        eviction.record_decision(state, guarantee.KIND, first, now_ns, refusal.outcome, refusal.detail, would_be)
+        kind = guarantee.KIND if would_be is None else would_be.kind
+        eviction.record_decision(state, kind, first, now_ns, refusal.outcome, refusal.detail, would_be)
     for ask in members:
         failing.note_preemption(ask, refusal.outcome, now_ns)
         ask.outcome = refusal.outcome
@@ -351,8 +361,9 @@ def rule_on_plan(
 
     def without(spared: Spared) -> PreemptionPlan | Refusal:
         found = guarantee.plan_preemption(
-            state, plan.ask, index=index, spared=spared, now_ns=now_ns, within=find_bounds(state, plan.ask)
-        )
+            state, plan.ask, index=index, spared=spared, now_ns=now_ns, within=find_bounds(state, plan.ask),
+            kind=plan.kind,
+        )  # fmt: skip
         return found if isinstance(found, Refusal) or check is None else check(found) or found
 
     asked = state.callbacks.predicates or state.callbacks.preemption_predicates
@@ -379,9 +390,7 @@ def _plan_attempt(state: PartitionState, ask: Allocation, now_ns: int) -> Preemp
         dialogue.begin_round(now_ns)
     known = state.records[GuaranteeRecord].prospects
     try:
-        found = guarantee.plan_preemption(
-            state, ask, predicate=dialogue, index=state.victim_index, known=known, now_ns=now_ns, within=within
-        )
+        found = _plan_by_kinds(state, ask, dialogue, known, within, now_ns)
     except AnswerPending:
         ask.dialogue = dialogue
         return None
@@ -391,6 +400,52 @@ def _plan_attempt(state: PartitionState, ask: Allocation, now_ns: int) -> Preemp
     if dialogue is not None:
         dialogue.leave_out_refused(now_ns, None if isinstance(found, Refusal) else found.node)
     return name_roomy_nodes(ask, within, found) if isinstance(found, Refusal) else found
+
+
+def _plan_by_kinds(
+    state: PartitionState,
+    ask: Allocation,
+    dialogue: Dialogue | None,
+    known: KnownProspects,
+    within: Within | None,
+    now_ns: int,
+) -> PreemptionPlan | Refusal:
+    """Returns the plan for *ask* of the first kind that has one: for a guarantee, then within its leaf. Whom minimum
+    run times protect goes for an ask that has waited for long, but last of all."""
+    patient = state.preempts_within(ask.queue)
+    found = _plan_first(state, ask, dialogue, known, within, now_ns, patient=patient)
+    if patient and isinstance(found, Refusal) and found.protected and is_impatient(ask, now_ns):
+        return _plan_first(state, ask, dialogue, known, within, now_ns, patient=False)
+    return found
+
+
+def _plan_first(
+    state: PartitionState,
+    ask: Allocation,
+    dialogue: Dialogue | None,
+    known: KnownProspects,
+    within: Within | None,
+    now_ns: int,
+    *,
+    patient: bool,
+) -> PreemptionPlan | Refusal:
+    index, inside = state.victim_index, state.preempts_within(ask.queue)
+    refused = Refusal(Outcome.POLICY_OFF)
+    if state.guarantee_preemption:
+        found = guarantee.plan_preemption(
+            state, ask, predicate=dialogue, index=index, known=known, now_ns=now_ns, within=within, patient=patient
+        )
+        if isinstance(found, PreemptionPlan) or not inside:
+            return found
+        refused = found
+    held = _check_limit(state, ask.shape.pairs, now_ns, WITHIN.name)
+    found = held or guarantee.plan_preemption(
+        state, ask, predicate=dialogue, index=index, now_ns=now_ns, within=within, kind=WITHIN.name, patient=patient
+    )
+    if isinstance(found, PreemptionPlan) or refused.outcome is Outcome.POLICY_OFF:
+        return found
+    detail = f"within {ask.queue.path}: {found.detail}; for a guarantee: {refused.outcome}"
+    return replace(found, detail=detail, protected=found.protected or refused.protected)
 
 
 def find_bounds(state: PartitionState, ask: Allocation) -> Within | None:
@@ -463,12 +518,16 @@ def check_preconditions(state: PartitionState, members: Sequence[Allocation], no
 def hold_back(state: PartitionState, ask: Allocation, now_ns: int) -> Refusal | None:
     """Returns why *ask* may not preempt now: the policy is off, or the limit of one interval is used up; ``None``: an
     attempt may be made. Changes nothing, so that forecasts ask it too."""
-    if not state.guarantee_preemption:
+    if not may_preempt(state, ask.queue):
         return Refusal(Outcome.POLICY_OFF, why_off(state))
-    held = _check_limit(state, ask.shape.pairs, now_ns)
-    if held is not None and isinstance(find_entitlement(ask, state.guarantee_mode, state.types.names), Refusal):
-        return None  # The ask may not preempt at all. The attempt finds that without a search, and says why.
-    return held
+    held = _check_limit(state, ask.shape.pairs, now_ns) if state.guarantee_preemption else None
+    refused = not state.guarantee_preemption or (
+        held is not None and isinstance(find_entitlement(ask, state.guarantee_mode, state.types.names), Refusal)
+    )
+    if refused and state.preempts_within(ask.queue):
+        return _check_limit(state, ask.shape.pairs, now_ns, WITHIN.name)
+    # An ask that may not preempt at all is not held back: the attempt finds that without a search, and says why.
+    return None if refused else held
 
 
 def _hold_back_attempt(state: PartitionState, ask: Allocation, now_ns: int) -> Refusal | None:
@@ -501,11 +560,11 @@ def is_open(state: PartitionState, now_ns: int) -> bool:
     return _check_limit(state, tuple(state.root.max.items()), now_ns) is None
 
 
-def _check_limit(state: PartitionState, wanted: Pairs, now_ns: int) -> Refusal | None:
-    """Returns which limit is used up for an ask of *wanted*; ``None``: none."""
+def _check_limit(state: PartitionState, wanted: Pairs, now_ns: int, kind: str = guarantee.KIND) -> Refusal | None:
+    """Returns which limit of *kind* is used up for an ask of *wanted*; ``None``: none."""
     if state.preemption.cycle_limit <= 0:
         return Refusal(Outcome.ROUND_LIMIT, "preemption.cycle.limit is 0: nobody preempts for a guarantee")
-    return budgets.check_limit(state, guarantee.KIND, wanted, now_ns)
+    return budgets.check_limit(state, kind, wanted, now_ns)
 
 
 def _check_plan(state: PartitionState, plan: PreemptionPlan) -> Refusal | None:

@@ -81,7 +81,9 @@ def _is_lawful(state: PartitionState, claim: Reservation, ask: Allocation) -> bo
     # Every max on the path lets it have what the holder was to have once the victims have left.
     admitted = limited is None or (limited.preemption_may_help and not _subtract(ask.shape.pairs, holder.shape.pairs))
     theirs = all(fence in v.queue.lineage() and v.application is not ask.application for v in holder.victims.values())
-    lawful = admitted and theirs and bool(owing_queues(ask, state.guarantee_mode))
+    # Within the leaf nobody has to be owed anything.
+    within = state.preempts_within(ask.queue) and all(v.queue is ask.queue for v in holder.victims.values())
+    lawful = admitted and theirs and (within or bool(owing_queues(ask, state.guarantee_mode)))
     ledger.book_claim(state, holder)
     for slot in slots:
         slot[holder.application] = None

@@ -20,8 +20,9 @@ from operator import attrgetter, lt, ne
 from typing import Any, Final, TypeVar
 
 from kornel.core.domain.reasons import Outcome
-from kornel.core.domain.settings import PreemptionPolicyKind
+from kornel.core.domain.settings import PreemptionPolicyKind, PreemptWithin
 from kornel.core.model.allocations import Allocation
+from kornel.core.model.applications import Application
 from kornel.core.model.nodes import Node
 from kornel.core.model.queues import Queue
 from kornel.core.model.shapes import Pairs, Shape, Vector
@@ -46,12 +47,11 @@ _OWN_PATH: Final = frozenset(
 )
 """Refusals that depend on the ask's own queues only, and are found without a search."""
 
-IMPATIENT: Final = True
-
-Question = tuple[Queue, Shape, int, Allocation | bool | None]
-"""The key of a question: (leaf, shape, priority, ask). Asks with the same key find the same victims. The ask itself is
-part of the key only if it has a reservation, leaves out nodes of its own, or preempts together with its gang;
-:data:`IMPATIENT` stands there for all whom minimum run times keep nobody back from any more."""
+Question = tuple[Queue, Shape, int, Allocation | Application | None, bool]
+"""The key of a question: (leaf, shape, priority, ask, whether it has waited for so long that minimum run times keep
+nobody back). Asks with the same key find the same victims. The ask itself is part of the key only if it has a
+reservation, leaves out nodes of its own, or preempts together with its gang; its application, if victims within the
+leaf may serve it."""
 
 PathAmounts = tuple[tuple[int, ...], ...]
 """The amounts of each queue on a path that has a guarantee or a max: what it holds net of victims, and what is claimed
@@ -108,9 +108,10 @@ class Changes:
 
     def may_differ(self, question: Question, known: RefusedQuestion) -> bool:
         """Tells whether *question* could get another answer than the *known* one."""
-        leaf, shape, _, _ = question
+        leaf, shape, *_ = question
         refusal = known.refusal
-        if refusal.cut_short or not self.holders.isdisjoint(known.asks):
+        within = leaf.properties.preempt_within is not PreemptWithin.NONE  # Any task there that ends may matter.
+        if within or refusal.cut_short or not self.holders.isdisjoint(known.asks):
             return True
         if leaf not in self._amounts_on_paths:
             self._amounts_on_paths[leaf] = None if self.moved.isdisjoint(leaf.lineage()) else amounts_on_path(leaf)
@@ -410,6 +411,8 @@ def _question_of(ask: Allocation, now_ns: int) -> Question:
 
 def _questions_of(ask: Allocation) -> tuple[Question, Question, Question]:
     """Returns the possible questions of *ask*: the one that it shares with equal asks, the one that it shares with
-    those of them whom minimum run times keep nobody back from any more, and the one for itself."""
+    those of them that have waited for long, and the one for itself."""
     alike = ask.queue, ask.shape, ask.priority
-    return (*alike, None), (*alike, IMPATIENT), (*alike, ask)
+    within = ask.queue.properties.preempt_within is not PreemptWithin.NONE
+    shared = ask.application if within else None
+    return (*alike, shared, False), (*alike, shared, True), (*alike, ask, False)

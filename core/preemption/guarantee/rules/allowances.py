@@ -97,8 +97,8 @@ class Terms:
         self._gains_of: dict[tuple[Shape, frozenset[Queue]], Pairs] = {}
         self._scopes = frozenset(scope for scope in needs.scopes if scope is not None)
         self._ask = ask
-        self._fence = fence
-        self._needs = needs
+        self.fence: Final = fence
+        self.needs: Final = needs
         self._demand = ask.shape.amounts
         self._path = set(ask.queue.lineage())
         self._entitling = tuple(dict.fromkeys(entitled.queues.values()))
@@ -158,7 +158,7 @@ class Terms:
         if alike.preemption_policy is PreemptionPolicyKind.DISABLED:
             return "disabled"
         adjusted = adjust_within(alike, branch.adjusted)
-        mine = adjusted if branch.common is self._fence else adjust_within(alike, branch.mine)
+        mine = adjusted if branch.common is self.fence else adjust_within(alike, branch.mine)
         if mine.fixed is not None and mine.of(0) > branch.asked:
             return "law 6"
         declared = branch.declared
@@ -216,7 +216,7 @@ class Terms:
 
         *surplus*: the rooms that count members which may leave one by one; the whole gang takes all that is left there.
         """
-        needs, terms = self._needs, self.own_terms(leaf)
+        needs, terms = self.needs, self.own_terms(leaf)
         gains: dict[int, int] = {}
         for shape in everywhere:
             for i, amount in self.gains_of(shape, terms.branch.scopes):
@@ -256,7 +256,7 @@ class Terms:
             amounts = shape.amounts
             found = self._gains_of[shape, scopes] = tuple(
                 (i, amounts[t])
-                for i, (t, scope) in enumerate(zip(self._needs.types, self._needs.scopes, strict=True))
+                for i, (t, scope) in enumerate(zip(self.needs.types, self.needs.scopes, strict=True))
                 if t in amounts and (scope is None or scope in scopes)
             )
         return found
@@ -270,7 +270,7 @@ class Terms:
                 for leaf in islice(self.open, leaves)
                 if scope is None or scope in self.open[leaf].branch.scopes
             )
-            for t, scope in zip(self._needs.types, self._needs.scopes, strict=True)
+            for t, scope in zip(self.needs.types, self.needs.scopes, strict=True)
         ]
 
     def sum_flows(self, sources: Iterable[tuple[tuple[int, ...], int]]) -> int:
@@ -304,7 +304,7 @@ class Terms:
             return "type"
         if terms.branch.inherited and not any(t in terms.declared for t, _ in shape.pairs):
             return "inherited"
-        needs = self._needs
+        needs = self.needs
         serves = tuple(i for i, _ in gains if needs.owed[i] or needs.types[i] in terms.declared)
         if not serves:
             return "no guarantee"
@@ -320,7 +320,7 @@ class Terms:
     def _new_branch(self, parent: Queue) -> Branch:
         lineage = parent.lineage()
         common = next(queue for queue in lineage if queue in self._path)
-        adjusted, mine = adjustment_of(parent, self._fence), adjustment_of(parent, common)
+        adjusted, mine = adjustment_of(parent, self.fence), adjustment_of(parent, common)
         asked = adjustment_of(self._ask.queue, common).of(self._ask.priority)
         guard = None if parent is common else guard_of(parent, common)
         branch = self._branches[parent] = Branch(common, guard, adjusted, mine, asked)

@@ -1,4 +1,5 @@
-"""Plans preemption between queues: finds victims for an ask whose queue is below its guarantee.
+"""Plans preemption between queues, where it finds victims for an ask whose queue is below its guarantee, and within the
+leaf of an ask.
 
 Rules: preemption.md A (the laws), B.2-B.6. :mod:`..attempts.drive` decides when an ask may try (B.1) and applies the
 plan (B.7).
@@ -10,7 +11,7 @@ from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import replace
 from typing import Final, NamedTuple
 
-from kornel.core.domain.preemption_kinds import GUARANTEE
+from kornel.core.domain.preemption_kinds import GUARANTEE, WITHIN
 from kornel.core.domain.reasons import Outcome
 from kornel.core.domain.settings import GuaranteeMode
 from kornel.core.model.allocations import Allocation
@@ -22,6 +23,7 @@ from kornel.core.preemption.guarantee.rules.allowances import Terms
 from kornel.core.preemption.guarantee.rules.candidates import Candidates, Ranking, Solution
 from kornel.core.preemption.guarantee.rules.cost import COSTS
 from kornel.core.preemption.guarantee.rules.needs import Needs
+from kornel.core.preemption.guarantee.rules.own_leaf import OwnLeafTerms
 from kornel.core.preemption.guarantee.search.device_predicate import DevicePredicate
 from kornel.core.preemption.guarantee.search.predicates import Approval
 from kornel.core.preemption.guarantee.search.prospects import KnownProspects, Prospects
@@ -63,6 +65,8 @@ def plan_preemption(
     spared: Spared = NOBODY_SPARED,
     now_ns: int,
     within: Within | None = None,
+    kind: str = KIND,
+    patient: bool = False,
 ) -> PreemptionPlan | Refusal:
     """Returns the victims for *ask* and the node to reserve, or why there are none. Changes nothing in *view*.
 
@@ -70,18 +74,19 @@ def plan_preemption(
     times, and if the price of a victim is the work that it has done. *index* and *known* belong to the partition; they
     make an attempt much cheaper and do not change its result. Raises the error of *predicate* if an answer is still to
     come, once all questions have been asked, and :class:`Unprepared` if *known* needs another step to be brought up to
-    date. *within*: the further bounds of a member of a gang. Nodes that the shim once refused for *ask* are tried when
-    no other is left.
+    date. *within*: the further bounds of a member of a gang. *kind*: the one that plans, for a guarantee or within the
+    leaf. *patient*: minimum run times count, however long *ask* has waited. Nodes that the shim once refused for *ask*
+    are tried when no other is left.
     """
     refused = Refusal(Outcome.NO_NODE)
     last = ask.tried_last
     for spares in (last, None) if last else (None,):
-        found = _plan_on_nodes(view, ask, spares, predicate, index, known, spared, now_ns, within)
+        found = _plan_on_nodes(view, ask, spares, predicate, index, known, spared, now_ns, within, kind)
         if isinstance(found, PreemptionPlan):
             return found
         refused = found
-    if refused.protected and is_impatient(ask, now_ns):
-        late = _plan_on_nodes(view, ask, None, predicate, index, None, spared, now_ns, within, late=True)
+    if refused.protected and not patient and is_impatient(ask, now_ns):
+        late = _plan_on_nodes(view, ask, None, predicate, index, None, spared, now_ns, within, kind, late=True)
         return late if isinstance(late, PreemptionPlan) else refused
     return refused
 
@@ -96,20 +101,17 @@ def _plan_on_nodes(
     spared: Spared,
     now_ns: int,
     within: Within | None,
+    kind: str,
     *,
     late: bool = False,
 ) -> PreemptionPlan | Refusal:
     """Plans as :func:`plan_preemption`, without the nodes *left_out*. *late*: minimum run times keep nobody back."""
     names = view.types.names
-    mode = None if within is None else within.mode
-    entitled = find_entitlement(ask, mode or view.guarantee_mode, names)
-    if isinstance(entitled, Refusal):
-        return entitled
-    fence = fence_root(ask) if within is None else within.fence
-    if fence is ask.queue:
-        return Refusal(Outcome.FENCED_AT_LEAF, f"no victim outside {fence.path} may help")
-    needs = Needs(ask, fence, entitled)
-    terms = Terms(ask, fence, entitled, needs)
+    inside = kind == WITHIN.name
+    terms = OwnLeafTerms(ask) if inside else _find_terms(view, ask, within)
+    if isinstance(terms, Refusal):
+        return terms
+    fence, needs = terms.fence, terms.needs
     pricing = COSTS[view.victim_order]
     candidates = Candidates(ask, fence, terms, index or VictimIndex(), spared, now_ns=now_ns, late=late)
     if pricing is not None:
@@ -122,6 +124,16 @@ def _plan_on_nodes(
     if known is not None and pricing is None and spared is NOBODY_SPARED:
         prospects = known.refreshed_for(ask, fence, nodes, terms, needs)
     by_class = candidates.rank_classes()
+    if inside and not needs.needs_victims_everywhere():
+        # Only nodes where somebody may go, alone or with his gang, are looked at, which are few or none.
+        gangs = [application for application in ask.queue.applications.values() if application.leaves_whole]
+        going = [victim[4] for ranking in by_class for victim in ranking]
+        going += [member for gang in gangs for member in gang.allocations.values()]
+        there = dict.fromkeys(task.node for task in going)
+        among = [node for node in there if node is not None and (among is None or node in among)]
+        if not among:
+            detail = f"in {fence.path}: {_name_kept_back(candidates, candidates.dropped)}"
+            return Refusal(Outcome.NO_CANDIDATES, detail, protected=candidates.ends_ns > 0)
     search = Search(view, ask, needs, terms, candidates, by_class, prospects)
     shim_asked = predicate is not None
     shape, allows = ask.shape, _allowed_nodes(within, left_out)
@@ -132,8 +144,8 @@ def _plan_on_nodes(
             open_too=within is not None,
         )  # fmt: skip
         predicate = DevicePredicate(predicate, view.given_up)
-    elif allows is not None:
-        search.keep_to(allows, among)
+    elif allows is not None or among is not None:
+        search.keep_to(allows or _allow_any, among)
     extended = False
     if predicate is None:
         solution = search.find_best()
@@ -141,7 +153,8 @@ def _plan_on_nodes(
         approval = Approval(ask, needs, terms.room, candidates, predicate)
         approved = approval.first_approved(search.list_solutions())
         if approved is None and approval.asked and shim_asked:
-            return Refusal(Outcome.PREDICATE_REFUSED, f"{approval.asked} nodes refused by the predicate")
+            detail = f"{approval.asked} nodes refused by the predicate"
+            return Refusal(Outcome.PREDICATE_REFUSED, detail, protected=candidates.ends_ns > 0)
         solution, extended = (None, False) if approved is None else approved
     if solution is None or (within is None and solution.level and not late):
         milder = _find_whole_gang(ask, search, predicate, solution)
@@ -154,7 +167,7 @@ def _plan_on_nodes(
         protected, anywhere = candidates.ends_ns > 0, needs.needs_victims_everywhere()
         return replace(nobody, anywhere=anywhere, cut_short=search.cut_short, protected=protected)
     return PreemptionPlan(
-        kind=KIND,
+        kind=kind,
         ask=ask,
         node=solution.node,
         victims=tuple(victim[4] for victim in solution.victims),
@@ -165,6 +178,22 @@ def _plan_on_nodes(
         weighed=search.describe_weighed(),
         spared=spared,
     )
+
+
+def _find_terms(view: PartitionView, ask: Allocation, within: Within | None) -> Terms | Refusal:
+    """Returns what the laws let *ask* take for a guarantee, or why nothing."""
+    mode = None if within is None else within.mode
+    entitled = find_entitlement(ask, mode or view.guarantee_mode, view.types.names)
+    if isinstance(entitled, Refusal):
+        return entitled
+    fence = fence_root(ask) if within is None else within.fence
+    if fence is ask.queue:
+        return Refusal(Outcome.FENCED_AT_LEAF, f"no victim outside {fence.path} may help")
+    return Terms(ask, fence, entitled, Needs(ask, fence, entitled))
+
+
+def _allow_any(_node: Node) -> bool:
+    return True
 
 
 def _allowed_nodes(within: Within | None, left_out: Container[str] | None) -> Callable[[Node], bool] | None:
