@@ -101,6 +101,7 @@ class QueueProperties:
     preempt_within_gap  by how much the priority of a victim in the same leaf has to be lower than that of the ask
     min_runtime     how long tasks run before preemption may take them
     min_runtime_most  the longest such time that a tag may ask for, never below ``min_runtime``; 0: tasks have none
+    max_wait        after how long such a time keeps nobody's victims back any more; 0: it always does
     originator_max  what originators in a leaf may hold: a part of its max, or amounts; ``None``: not limited
     user_factor     how often a user may hold the capacity of a leaf; ``None``: not limited
     user_minimum    the least percentage of the capacity of a leaf that several users leave to each; 100: users do not
@@ -117,6 +118,7 @@ class QueueProperties:
     preempt_within_gap: int = 1
     min_runtime_ns: int = 0
     min_runtime_most_ns: int = 0
+    max_wait_ns: int = 0
     quota_preemption_delay_ns: int = 0
     quota_preemption_timer: QuotaTimer = QuotaTimer.RESET
     quota_preemption_miss: int = 0

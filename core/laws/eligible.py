@@ -52,11 +52,17 @@ def check_victims(
                 yield Violation(Law.ELIGIBLE, f"{victim.key} is {fault}")
 
 
-def check_run_times(now_ns: int, victims: Iterable[Allocation], taker: Queue) -> Iterator[Violation]:
-    """Yields *victims* that have not run for their minimum run time by *now_ns*, whoever else has.
+def check_run_times(now_ns: int, victims: Iterable[Allocation], ask: Allocation) -> Iterator[Violation]:
+    """Yields *victims* of *ask* that have not run for their minimum run time by *now_ns*, unless it has waited for so
+    long that this does not matter."""
+    waits = ask.application.queue.properties
+    if not waits.max_wait_ns or now_ns - ask.created_ns < waits.preemption_delay_ns + waits.max_wait_ns:
+        yield from list_young(now_ns, victims, ask.application.queue)
 
-    *taker*: the leaf of the ask that they leave for, or the queue whose max is enforced.
-    """
+
+def list_young(now_ns: int, victims: Iterable[Allocation], taker: Queue) -> Iterator[Violation]:
+    """Yields *victims* that have not run for their minimum run time by *now_ns*. *taker*: the leaf of the ask that they
+    leave for, or the queue whose max is enforced."""
     path = path_of(taker)
     for victim in victims:
         application, spec = victim.application, victim.spec

@@ -143,7 +143,7 @@ class Refusal:
     *by_law_3* tells whether law 3 kept somebody, so that another application might have got another answer.
     *retry_ns*: the time before which another attempt is useless; ``None``: the usual one. *anywhere* tells whether
     victims need not be on the node that the ask is to use. *cut_short* tells whether the search ended before everything
-    was tried, so that victims might exist.
+    was tried, so that victims might exist. *protected* tells whether minimum run times keep somebody back.
     """
 
     outcome: Outcome
@@ -151,4 +151,5 @@ class Refusal:
     retry_ns: int | None = None
     anywhere: bool = False
     cut_short: bool = False
+    protected: bool = False
     by_law_3: bool = False

@@ -56,6 +56,19 @@ def next_end(node: Node, now_ns: int) -> int | None:
     return min((end_ns for end_ns in ends if end_ns > now_ns), default=None)
 
 
+def patience_end(ask: Allocation) -> int | None:
+    """Returns the time from which minimum run times keep nobody back from *ask* any more; ``None``: they always do."""
+    properties = ask.queue.properties
+    wait_ns = properties.max_wait_ns
+    return ask.created_ns + properties.preemption_delay_ns + wait_ns if wait_ns else None
+
+
+def is_impatient(ask: Allocation, now_ns: int) -> bool:
+    """Tells whether minimum run times keep nobody back from *ask* any more."""
+    end_ns = patience_end(ask)
+    return end_ns is not None and now_ns >= end_ns
+
+
 def say_until(until_ns: int) -> str:
     """Describes a protection that ends at *until_ns*, for people: ``protected until 2026-05-01T14:05:00Z``."""
     return f"protected until {format_time(until_ns + SECOND_NS - 1)}"

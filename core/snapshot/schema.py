@@ -272,10 +272,11 @@ CONFIGURATIONS: Final = (
         " preemption_delay_ns preempt_within preempt_within_gap quota_preemption_delay_ns quota_preemption_timer"
         " quota_preemption_miss"
         " unschedulable_backoff unschedulable_backoff_delay_ns reservation_timeout_ns gang_gather_ns"
-        " gang_grace_ns originator_max user_factor user_minimum min_runtime_ns min_runtime_most_ns",
+        " gang_grace_ns originator_max user_factor user_minimum min_runtime_ns min_runtime_most_ns max_wait_ns",
         defaults={
             "min_runtime_ns": 0,
             "min_runtime_most_ns": 0,
+            "max_wait_ns": 0,
             "originator_max": None,
             "user_factor": None,
             "user_minimum": 100,
@@ -554,7 +555,11 @@ PREEMPTION: Final = (
         defaults={"devices": (), "spared": NOBODY_SPARED},
     ),
     Kept(Spared, "applications nodes queues"),
-    Kept(Refusal, "outcome detail retry_ns anywhere cut_short by_law_3", defaults={"by_law_3": False}),
+    Kept(
+        Refusal,
+        "outcome detail retry_ns anywhere cut_short protected by_law_3",
+        defaults={"protected": False, "by_law_3": False},
+    ),
     Kept(Entry, "allocation deadline_ns first_round notice notified_ns times wait_ns"),
     Kept(Notice, "accepted application deadline_ns entries number round"),
     Kept(notices.Taken, "at_ns held futile served", name="TakenByMonitor"),
@@ -567,7 +572,12 @@ PREEMPTION: Final = (
     ),
     Kept(Place, "ask node victims"),
     Kept(Remainder, "look_ns numbers pause_ns protected unmet"),
-    Kept(Overuse, "began_again reached rest since_ns", defaults={"began_again": False}, name="Standing"),
+    Kept(
+        Overuse,
+        "began_again due_ns reached rest since_ns",
+        defaults={"began_again": False, "due_ns": 0},
+        name="Standing",
+    ),
     Kept(Enforcement, "above armed due postponed replacing served ticking", under_way="run"),
     Kept(Protection, "reason t amount queue of guaranteed held smallest until_ns", defaults={"until_ns": 0}),
     Kept(Terms, "max delay_ns"),

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.oracles.run_times import Setting, Task, protected_until
+from tests.oracles.run_times import Setting, Task, children_up_to, protected_until
 from tests.scenarios.stage import Stage
 
 QUEUES: Final = ("root.p", "root.p.v", "root.p.q", "root.w", "root.a")
@@ -36,6 +36,8 @@ class World:
     said: dict[str, Setting]
     tasks: dict[str, Task]
     asks: dict[str, Ask]
+    waits: dict[str, int]
+    """How long an asking queue, or one above its max, respects minimum run times, in seconds; 0: always."""
     kind: str
     """``guarantee``, ``monitor`` or ``quota``."""
 
@@ -47,6 +49,7 @@ class World:
             line = f"queue {queue}" + " parent" * (queue == "root.p")
             line += f" preemption.min-runtime={said.least}s" if said.least is not None else ""
             line += f" preemption.min-runtime.most={said.most}s" if said.most is not None else ""
+            line += f" preemption.max-wait={self.waits[queue]}s" if queue in self.waits else ""
             line += " guaranteed={f=9} preemption.delay=1s" * (queue in ASKING and not quota)
             line += " max={f=1} quota.preemption.delay=5s" * (quota and queue in ("root.p", "root.w"))
             lines.append(line)
@@ -71,7 +74,8 @@ def worlds(kind: str) -> st.SearchStrategy[World]:
     ask = st.builds(Ask, st.sampled_from(ASKING), st.integers(TOLD_S + 1, TOLD_S + 40))
     tasks = st.lists(task, min_size=1, max_size=5).map(lambda all_: {f"t{at}": one for at, one in enumerate(all_)})
     asks = st.lists(ask, max_size=3).map(lambda all_: {f"k{at}": one for at, one in enumerate(all_)})
-    return st.builds(World, said, tasks, asks, st.just(kind))
+    waits = st.dictionaries(st.sampled_from(QUEUES), st.sampled_from([0, 10, 30]))
+    return st.builds(World, said, tasks, asks, waits, st.just(kind))
 
 
 def play(world: World) -> tuple[dict[str, tuple[int, str]], set[str]]:
@@ -82,31 +86,48 @@ def play(world: World) -> tuple[dict[str, tuple[int, str]], set[str]]:
     return {match[2]: (int(match[1]), match[3]) for match in told}, placed
 
 
+def patience_end(world: World, taker: str) -> int:
+    """The second from which *taker*, an ask or a queue above its max, takes those who are protected, too."""
+    queue = world.asks[taker].queue if taker in world.asks else taker
+    # The nearest queue that says anything counts.
+    waits = next((world.waits[path] for path in reversed(children_up_to(queue)) if path in world.waits), 0)
+    # The max is due some seconds after the core is told of the tasks.
+    due = world.asks[taker].at + 1 if taker in world.asks else TOLD_S + 5
+    return due + waits if waits else 10 * END_S
+
+
+def end_for(world: World, task: Task, taker: str) -> int:
+    """The second until which *task* is protected from *taker*, however long that waits."""
+    return protected_until(world.said, task, world.asks[taker].queue if taker in world.asks else taker)
+
+
 @pytest.mark.parametrize("kind", ["guarantee", "monitor", "quota"])
 def test_nobody_goes_before_its_end_and_who_waits_is_woken(kind: str) -> None:
     @settings(max_examples=40)
     @given(worlds(kind))
     def holds(world: World) -> None:
         gone, placed = play(world)
-        for name, (second, taker) in gone.items():
-            asking = world.asks[taker].queue if taker in world.asks else taker
-            takers = [asking]
-            if kind == "monitor":
-                # Its releases name the queue that gives, so that any asking queue may be the one that takes.
-                takers = [ask.queue for ask in world.asks.values()]
-            ends = [protected_until(world.said, world.tasks[name], each) for each in takers]
+        for name, (second, told) in gone.items():
+            # The releases of the monitor name the queue that gives: any ask may be the one that takes.
+            takers = list(world.asks) if kind == "monitor" else [told]
+            ends = [min(end_for(world, world.tasks[name], each), patience_end(world, each)) for each in takers]
             assert second >= min(ends), f"{name} went at {second} for {takers}, and is protected until {ends}"
-        if kind == "guarantee":
-            for name, ask in world.asks.items():
-                for key, task in world.tasks.items():
-                    # What is guaranteed to a queue protects it, and it asks for itself.
-                    if name not in placed and key not in gone and task.queue not in ASKING:
-                        free_s = max(protected_until(world.said, task, ask.queue), ask.at + 1)
-                        assert free_s + SLACK_S > END_S, f"{name} waits, and {key} may go since {free_s}"
+            own = end_for(world, world.tasks[name], told) if kind != "monitor" else 0
+            for key, other in world.tasks.items() if own > second else ():
+                # Whoever could have gone instead is protected for as long, at least.
+                inside = other.queue.startswith(told) if kind == "quota" else other.queue not in ASKING
+                if inside and gone.get(key, (END_S, ""))[0] > second:
+                    assert end_for(world, other, told) >= own, f"{name} went at {second}, and {key} was to go before"
+        for taker, ask in world.asks.items() if kind == "guarantee" else ():
+            for key, task in world.tasks.items():
+                # What is guaranteed to a queue protects it, and it asks for itself.
+                if taker not in placed and key not in gone and task.queue not in ASKING:
+                    free_s = max(min(end_for(world, task, taker), patience_end(world, taker)), ask.at + 1)
+                    assert free_s + SLACK_S > END_S, f"{taker} waits, and {key} may go since {free_s}"
         for queue in ("root.p", "root.w") if kind == "quota" else ():
             left = {key: task for key, task in world.tasks.items() if key not in gone and task.queue.startswith(queue)}
             for key, task in left.items() if len(left) > 1 else ():
-                free_s = max(protected_until(world.said, task, queue), TOLD_S + 10)
+                free_s = max(min(end_for(world, task, queue), patience_end(world, queue)), TOLD_S + 10)
                 assert free_s + SLACK_S > END_S, f"{queue} is above its max, and {key} may go since {free_s}"
 
     holds()

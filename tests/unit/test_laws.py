@@ -250,6 +250,20 @@ def test_nobody_goes_before_he_has_run_for_his_time() -> None:
     assert Law.RUN_TIME not in broken(world, made_up)
 
 
+def test_an_ask_that_has_waited_for_long_takes_the_young() -> None:
+    """Its delay counts, and then its patience."""
+    world, ask = world_and_ask(TWO_TASKS)
+    made_up = plan(world, ask, "n1", "v2")
+    victim = made_up.victims[0]
+    victim.queue.properties = replace(victim.queue.properties, min_runtime_ns=9, min_runtime_most_ns=9)
+    victim.bound_ns = world.now_ns
+    waited_ns = world.now_ns - ask.created_ns
+    ask.queue.properties = replace(ask.queue.properties, preemption_delay_ns=7, max_wait_ns=waited_ns - 6)
+    assert Law.RUN_TIME in broken(world, made_up)
+    ask.queue.properties = replace(ask.queue.properties, max_wait_ns=waited_ns - 7)
+    assert Law.RUN_TIME not in broken(world, made_up)
+
+
 def test_drained_node() -> None:
     """A node that takes no new work takes no preemptor either."""
     world, ask = world_and_ask(TWO_TASKS)

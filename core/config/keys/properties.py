@@ -40,6 +40,7 @@ PREEMPT_WITHIN: Final = "preemption.within"
 PREEMPT_WITHIN_GAP: Final = "preemption.within.gap"
 MIN_RUNTIME: Final = "preemption.min-runtime"
 MIN_RUNTIME_MOST: Final = "preemption.min-runtime.most"
+MAX_WAIT: Final = "preemption.max-wait"
 QUOTA_DELAY: Final = "quota.preemption.delay"
 QUOTA_TIMER: Final = "quota.preemption.timer"
 QUOTA_MISS: Final = "quota.preemption.miss"
@@ -98,6 +99,7 @@ def resolve_properties(effective: Mapping[str, str], *, leaf: bool) -> QueueProp
         preempt_within_gap=values[PREEMPT_WITHIN_GAP],
         min_runtime_ns=values[MIN_RUNTIME],
         min_runtime_most_ns=max(values[MIN_RUNTIME], values[MIN_RUNTIME_MOST]),
+        max_wait_ns=values[MAX_WAIT],
         quota_preemption_delay_ns=values[QUOTA_DELAY],
         quota_preemption_timer=QuotaTimer(values[QUOTA_TIMER]),
         quota_preemption_miss=values[QUOTA_MISS],
@@ -191,7 +193,7 @@ def _describe_problem(key: str, default: Any) -> str:
         return f"{int(default) // SECOND_NS}s"
     if key == MIN_RUNTIME_MOST:
         return f"the time of {MIN_RUNTIME}"
-    return "0 (off)" if key in (QUOTA_DELAY, BACKOFF, GANG_GRACE, MIN_RUNTIME) else str(default)
+    return "0 (off)" if key in (QUOTA_DELAY, BACKOFF, GANG_GRACE, MIN_RUNTIME, MAX_WAIT) else str(default)
 
 
 def _sort_policy(text: str) -> str:
@@ -310,6 +312,7 @@ _READERS: Final[Mapping[str, tuple[Callable[[str], Any], Any]]] = {
     PREEMPT_WITHIN_GAP: (_read_gap, 1),
     MIN_RUNTIME: (_read_age, 0),
     MIN_RUNTIME_MOST: (_read_age, 0),
+    MAX_WAIT: (_read_age, 0),
     QUOTA_DELAY: (_quota_delay, 0),
     QUOTA_TIMER: (_one_of("reset", "adjust"), QuotaTimer.RESET.value),
     QUOTA_MISS: (_read_percent, 0),

@@ -17,7 +17,7 @@ from kornel.core.domain.preemption_kinds import WITHIN
 from kornel.core.domain.resources import NOTHING
 from kornel.core.domain.settings import GuaranteeMode
 from kornel.core.domain.topology import Wish
-from kornel.core.laws import freed_devices, limits, overkill, plain_walk, whole_gangs
+from kornel.core.laws import eligible, freed_devices, limits, overkill, plain_walk, whole_gangs
 from kornel.core.laws.verdict import Law, Violation
 from kornel.core.model.allocations import Allocation, stand_together
 from kornel.core.model.applications import Application
@@ -81,6 +81,7 @@ class _Case(Case):
         self.places: Final = (plan,) if isinstance(plan, PreemptionPlan) else plan.places
         if self.gang is not None:
             self.mode = GuaranteeMode.STRICT
+            self.takers = [(place.ask, place.victims) for place in self.places]
         self.stuck: Final = view.given_up
         self.on_node: Final[dict[Node, dict[int, int]]] = {}
         """By node, the amounts by type of the members that are to run there."""
@@ -342,6 +343,8 @@ def _check_mildest(case: _Case) -> Iterator[Violation]:
     by_price = case.view.victim_order != _BY_IMPORTANCE
     if not case.victims or by_price or any(place.extended for place in case.places) or _devices_by_node(case):
         return
+    if any(eligible.list_young(case.view.now_ns, case.victims, case.ask.queue)):
+        return  # They go last of all.
     whole = whole_gangs.leave_minimum(case.victims)
     if case.gang is not None and (whole or list_queue_needs(case, case.victims)):
         return
@@ -452,7 +455,7 @@ def _admission_of(
             case = Case(view, ask, (last,), inside=inside)
             alone[alike] = not any(True for rule in rules for _ in rule(case))
         together = (*besides, *before, last)
-        is_young = any(check_run_times(Case(view, ask, (last,))))
+        is_young = any(eligible.list_young(view.now_ns, (last,), ask.queue))
         if is_young or not alone[alike] or not whole_gangs.keep_minimum(together):
             return False
         return len(together) == 1 or not any(check_law_2(Case(view, ask, together, inside=inside)))

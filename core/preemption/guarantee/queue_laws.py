@@ -34,6 +34,8 @@ class Case:
         self.demand = ask.shape.amounts
         self.ask_path = path_of(ask.queue)
         self.victims = victims
+        self.takers: list[tuple[Allocation, tuple[Allocation, ...]]] = [(ask, victims)]
+        """Each ask, with the victims that leave for it."""
         self.leaving: dict[Queue, dict[int, int]] = {}
         """The amounts that its victims hold, by queue and type."""
         for victim in victims:
@@ -90,7 +92,8 @@ def check_eligible(case: Case) -> Iterator[Violation]:
 
 def check_run_times(case: Case) -> Iterator[Violation]:
     """Yields victims that have not run for their minimum run time yet (preemption.md L)."""
-    yield from eligible.check_run_times(case.view.now_ns, case.victims, case.ask.queue)
+    for ask, victims in case.takers:
+        yield from eligible.check_run_times(case.view.now_ns, victims, ask)
 
 
 def check_law_2(case: Case) -> Iterator[Violation]:

@@ -46,7 +46,7 @@ def check(view: PartitionView, plan: MonitorPlan) -> tuple[Violation, ...]:
         if gone and not plan.balance and not _is_entitled(place.ask, gone, after):
             why = f"{place.ask.key}: {place.ask.queue.path} is owed nothing that it asks for"
             found.append(Violation(Law.ENTITLED, why))
-        found += eligible.check_run_times(view.now_ns, gone, place.ask.queue)
+        found += eligible.check_run_times(view.now_ns, gone, place.ask)
         for victim in gone:
             broken = _find_trespass(place.ask, victim)
             if broken is not None:
@@ -76,6 +76,8 @@ class MildestPlaces:
         whole = whole_gangs.leave_minimum(victims)
         if ask.shape.devices is not None or any(v.node is not node and v not in whole for v in victims):
             return
+        if any(eligible.list_young(self._view.now_ns, victims, ask.queue)):
+            return  # They go last of all.
         after = self._after
         for other in before[self._counted :]:
             after.judge_place(other, other.victims, names)
@@ -104,7 +106,7 @@ class MildestPlaces:
             nonlocal refused
             leaving = [tasks[key] for key in keys]
             refused = refused or not choice.allows_loss(leaving)
-            young = any(eligible.check_run_times(self._view.now_ns, leaving[-1:], ask.queue))
+            young = any(eligible.list_young(self._view.now_ns, leaving[-1:], ask.queue))
             return not young and _find_trespass(ask, leaving[-1]) is None and after.may_leave(ask, leaving, names)
 
         needs = list(after.list_needs(ask, node, list(tasks.values()), names, choice.gives_amount))

@@ -17,6 +17,7 @@ from kornel.core.preemption.protection import say_until
 from kornel.core.preemption.quota.plan import QuotaPlan
 from kornel.core.preemption.quota.run import QuotaRun
 from kornel.core.preemption.quota.shares import Amounts, find_attainable, find_excess, leaf_shares, net_usage
+from kornel.core.preemption.quota.timer_rules import is_late
 from kornel.core.state.partition_state import PartitionState
 from kornel.core.state.records.enforcement import Numbers, Overuse, ProtectedBy, Protection, Remainder
 from kornel.shared.readable_amounts import format_quantities
@@ -110,7 +111,8 @@ def wants_another_look(state: PartitionState, queue: Queue, overuse: Overuse, no
     rest = overuse.rest
     if rest is None:
         return False
-    may_go = any(0 < kept.until_ns <= now_ns for kept in rest.protected)
+    late = is_late(queue, overuse.due_ns, now_ns)
+    may_go = any(kept.until_ns > 0 and (late or kept.until_ns <= now_ns) for kept in rest.protected)
     if now_ns < rest.look_ns and not may_go:
         return False
     found = numbers_of(queue)

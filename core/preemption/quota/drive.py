@@ -71,8 +71,11 @@ def _begin_run(state: PartitionState, queue: Queue, now_ns: int) -> QuotaRun:
     miss, stuck = queue.properties.quota_preemption_miss, above_max.staying_amounts(state, queue)
     overuse = state.enforcement.above.get(queue)
     again = overuse is not None and overuse.rest is not None
+    due_ns = 0 if overuse is None else overuse.due_ns
     numbers = above_max.numbers_of(queue)
-    return QuotaRun(queue, miss, quota.plan_in_steps(queue, miss, stuck, now_ns=now_ns), numbers, stuck, again=again)
+    return QuotaRun(
+        queue, miss, quota.plan_in_steps(queue, miss, stuck, now_ns=now_ns, due_ns=due_ns), numbers, stuck, again=again
+    )
 
 
 def _step_run(state: PartitionState, run: QuotaRun, now_ns: int) -> int:
@@ -99,11 +102,15 @@ def _step_run(state: PartitionState, run: QuotaRun, now_ns: int) -> int:
     left = _left_of_target(run, run.plan)
     refused = ""
     if batch and left and budgets.is_shadowed(state, KIND):
-        would_be = quota.confirm_batch(run.queue, run.plan.ceilings, left, batch, run.staying, now_ns=now_ns)
+        would_be = quota.confirm_batch(
+            run.queue, run.plan.ceilings, left, batch, run.staying, now_ns=now_ns, due_ns=run.plan.due_ns
+        )
         _take_down(run, would_be.victims, describe_whole(would_be.victims).values())
         run.stopped = Refusal(Outcome.SHADOW)
     elif batch and left:
-        part = quota.confirm_batch(run.queue, run.plan.ceilings, left, batch, run.staying, now_ns=now_ns)
+        part = quota.confirm_batch(
+            run.queue, run.plan.ceilings, left, batch, run.staying, now_ns=now_ns, due_ns=run.plan.due_ns
+        )
         refused = _evict_batch(state, run, part, now_ns)
     if refused or _is_denied(run) or run.at >= len(run.plan.victims) or not left:
         _finish_run(state, run, run.plan, refused, now_ns)

@@ -52,6 +52,34 @@ def take_gangs(choice: Choice, leaves: Iterable[Queue], order: VictimOrder, *, o
             yield len(gang.members) * LOOKS_PER_VICTIM
 
 
+def take_protected(choice: Choice, leaves: Iterable[Queue], order: VictimOrder) -> Iterator[int]:
+    """Takes those in *leaves* whom only minimum run times keep back and who contribute to the missing amounts, gangs as
+    a whole, whoever has least time left first. Gives back who is then not needed, the last one taken first. Yields
+    after every piece of work."""
+    found: list[tuple[int, int, str, tuple[Allocation, ...]]] = []
+    for leaf in leaves:
+        tasks = [task for application in list(leaf.applications.values()) for task in application.allocations.values()]
+        units: list[tuple[Allocation, ...]] = [(task,) for task in order.run(tasks, protected=True)]
+        units += [tuple(list_whole(application)) for application in leaf.applications.values()]
+        for unit in units:
+            until_ns = order.protected_until(unit) if unit else 0
+            if until_ns:
+                found.append((until_ns, len(unit), unit[0].key, unit))
+        yield len(tasks)
+    taken: list[tuple[Allocation, ...]] = []
+    for _, _, _, unit in sorted(found, key=lambda entry: entry[:3]):
+        lacking = choice.lacking_amounts()
+        if not lacking:
+            break
+        if choice.take_gang(unit, lacking):
+            taken.append(unit)
+            yield len(unit) * LOOKS_PER_VICTIM
+    for unit in reversed(taken):
+        if choice.hand_back_gang(unit):
+            choice.gangs.remove(unit)
+    yield from give_back(choice, order)
+
+
 def join_gangs(victims: Sequence[Allocation]) -> list[tuple[Allocation, ...]]:
     """Returns *victims* as groups: each victim alone, and at the end each gang that leaves as a whole as one group."""
     whole = {gang: members for gang, members in find_whole_gangs(victims).items() if can_leave_whole(members)}

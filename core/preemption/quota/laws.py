@@ -43,6 +43,8 @@ def _check_mildest(view: PartitionView, plan: QuotaPlan) -> Iterator[Violation]:
     queue = plan.queue
     if not queue.leaf or not plan.victims or plan.unmet or plan.miss:
         return
+    if any(eligible.list_young(view.now_ns, plan.victims, queue)):
+        return  # They go last of all.
     whole = whole_gangs.leave_minimum(plan.victims)
     tasks = {
         task.key: task
@@ -83,7 +85,9 @@ def _order_of(plan: QuotaPlan, task: Allocation) -> plain_walk.Order:
 
 def _check_eligible(view: PartitionView, plan: QuotaPlan) -> Iterator[Violation]:
     yield from eligible.check_victims(plan.victims, shields=False, replacing=False)
-    yield from eligible.check_run_times(view.now_ns, plan.victims, plan.queue)
+    wait_ns = plan.queue.properties.max_wait_ns
+    if not (wait_ns and plan.due_ns) or view.now_ns - plan.due_ns < wait_ns:
+        yield from eligible.list_young(view.now_ns, plan.victims, plan.queue)
     whole = whole_gangs.leave_whole(plan.victims)
     for victim in plan.victims:
         faults = {

@@ -24,6 +24,7 @@ class QuotaPlan:
     unmet      the part of the target that the victims do not free, without types of 0
     staying    what stuck victims in flight hold
     protected  what protects the unmet part
+    due_ns     since when the max was due to be enforced; 0: that is not known, as for a forecast
     miss       the percentage of the target that may be left
     """
 
@@ -36,6 +37,7 @@ class QuotaPlan:
     staying: Mapping[int, int] = field(default_factory=dict)
     protected: tuple[Protection, ...] = ()
     miss: int = 0
+    due_ns: int = 0
 
     @property
     def kind(self) -> str:

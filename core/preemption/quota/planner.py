@@ -17,7 +17,7 @@ from kornel.core.model.allocations import Allocation
 from kornel.core.model.queues import Queue
 from kornel.core.model.shapes import Pairs, Shape
 from kornel.core.preemption.gang_losses import SpareMembers, is_bound, members_of
-from kornel.core.preemption.quota.gang_choice import give_back, join_gangs, take_gangs
+from kornel.core.preemption.quota.gang_choice import give_back, join_gangs, take_gangs, take_protected
 from kornel.core.preemption.quota.plan import QuotaPlan
 from kornel.core.preemption.quota.shares import (
     NONE_STAYING,
@@ -27,6 +27,7 @@ from kornel.core.preemption.quota.shares import (
     leaf_shares,
     net_usage,
 )
+from kornel.core.preemption.quota.timer_rules import is_late
 from kornel.core.preemption.quota.victims import RUN_LENGTH, Choice, Rank, VictimOrder, rank_of
 from kornel.core.preemption.walk import list_firsts
 from kornel.core.state.records.enforcement import ProtectedBy, Protection
@@ -53,11 +54,14 @@ def plan_enforcement(
             return result
 
 
-def plan_in_steps(queue: Queue, miss: int, staying: Mapping[int, int] = NONE_STAYING, *, now_ns: int = 0) -> Steps:
+def plan_in_steps(
+    queue: Queue, miss: int, staying: Mapping[int, int] = NONE_STAYING, *, now_ns: int = 0, due_ns: int = 0
+) -> Steps:
     """Plans as :func:`plan_enforcement` does, in steps of limited length. Between two steps, the queue may change.
 
-    *staying*: the amounts of stuck victims, which will not leave. The target and the parts of the leaves are those of
-    the first step. Allocations that have left in the meantime are not chosen, and new ones are not looked at.
+    *staying*: the amounts of stuck victims, which will not leave. *due_ns*: since when the max was due, after which
+    minimum run times keep tasks for a while only; 0: always. The target and the parts of the leaves are those of the
+    first step. Allocations that have left in the meantime are not chosen, and new ones are not looked at.
     """
     ceilings = dict(queue.max)
     wanted = find_excess(queue, ceilings, staying)
@@ -74,12 +78,24 @@ def plan_in_steps(queue: Queue, miss: int, staying: Mapping[int, int] = NONE_STA
             runs.append(order.run(allocations[at : at + RUN_LENGTH]))
             yield min(RUN_LENGTH, len(allocations) - at)
     choice = yield from _find_choice(queue, _Frame(wanted, miss, shares, ranked, order))
+    late = is_late(queue, due_ns, now_ns)
+    if late and choice.lacking_amounts():
+        yield from take_protected(choice, shares, order)
     protected: tuple[Protection, ...] = ()
     if choice.lacking_amounts():
-        protected = yield from _find_protections(choice, queue, order)
+        protected = yield from _find_protections(choice, queue, order, late=late)
     victims = tuple(victim for part in join_gangs(tuple(choice.victims)) for victim in part)
     return QuotaPlan(
-        queue, ceilings, wanted, victims, choice.unmet_amounts(), _name_outcome(choice), staying, protected, miss
+        queue,
+        ceilings,
+        wanted,
+        victims,
+        choice.unmet_amounts(),
+        _name_outcome(choice),
+        staying,
+        protected,
+        miss,
+        due_ns,
     )
 
 
@@ -138,7 +154,9 @@ def _walk(frame: _Frame, first: Sequence[Allocation], *, originators: bool) -> G
     return choice
 
 
-def _find_protections(choice: Choice, queue: Queue, order: VictimOrder) -> Generator[int, None, tuple[Protection, ...]]:
+def _find_protections(
+    choice: Choice, queue: Queue, order: VictimOrder, *, late: bool
+) -> Generator[int, None, tuple[Protection, ...]]:
     """Determines the protection of the tasks in *queue* that hold unmet amounts and are no victims. Each task counts
     once, for the first reason."""
     unmet = choice.unmet_amounts()
@@ -154,7 +172,7 @@ def _find_protections(choice: Choice, queue: Queue, order: VictimOrder) -> Gener
                     looked = 0
                     yield RUN_LENGTH
                 if not (task.preempted or task.node is None or task in choice.victims):
-                    until_ns = order.protected_until((task,))
+                    until_ns = 0 if late else order.protected_until((task,))
                     reason = _kept_by(task, order.spare_members, until_ns)
                     until_ns = until_ns if reason is ProtectedBy.RUN_TIME else 0
                     count, first_ns = counts.get((reason, task.shape), (0, until_ns))
@@ -218,6 +236,7 @@ def confirm_batch(
     staying: Mapping[int, int] = NONE_STAYING,
     *,
     now_ns: int = 0,
+    due_ns: int = 0,
 ) -> QuotaPlan:
     """Returns the plan with those of the chosen *victims* that are still needed and allowed in the present state of
     *queue*.
@@ -229,7 +248,8 @@ def confirm_batch(
     # Since they were chosen, their gangs may have lost members.
     spare = SpareMembers()
     order = VictimOrder(queue, wanted, ceilings, now_ns)
-    parts = [part for part in join_gangs(tuple(victims)) if not order.is_protected(part)]
+    late = is_late(queue, due_ns, now_ns)
+    parts = [part for part in join_gangs(tuple(victims)) if late or not order.is_protected(part)]
     whole = [part for part in parts if len(part) > 1 or not spare.may_leave(part[0])]
     gangs = [part for part in whole if is_bound(part[0]) and len(part) == len(members_of(part[0].application))]
     alone = [part[0] for part in parts if len(part) == 1 and spare.may_leave(part[0])]
@@ -244,7 +264,7 @@ def confirm_batch(
     left = {t: amount - choice.freed.get(t, 0) for t, amount in over.items()}
     unmet = {t: amount for t, amount in left.items() if amount > 0}
     reached = outcome_of(over, unmet, 0, any_victims=bool(choice.victims))
-    return QuotaPlan(queue, ceilings, choice.wanted, tuple(choice.victims), unmet, reached, staying)
+    return QuotaPlan(queue, ceilings, choice.wanted, tuple(choice.victims), unmet, reached, staying, due_ns=due_ns)
 
 
 def outcome_of(wanted: Mapping[int, int], unmet: Mapping[int, int], miss: int, *, any_victims: bool) -> Outcome:

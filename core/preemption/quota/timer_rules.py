@@ -58,3 +58,10 @@ def over_max(queue: Queue) -> bool:
 
 def _is_tightened(before: Mapping[int, int], now: Mapping[int, int]) -> bool:
     return any(t not in before or most < before[t] for t, most in now.items())
+
+
+def is_late(queue: Queue, due_ns: int, now_ns: int) -> bool:
+    """Tells whether minimum run times keep nobody back any more from enforcing the max of *queue*, which was due at
+    *due_ns*; 0: it was not yet."""
+    wait_ns = queue.properties.max_wait_ns
+    return bool(wait_ns and due_ns) and now_ns >= due_ns + wait_ns

@@ -205,6 +205,8 @@ def line_up_due(state: PartitionState, now_ns: int) -> None:
             _set(state, queue, None, now_ns)
         elif now_ns >= start_ns:
             enforcement.due.append(queue)
+            if queue in enforcement.above and not enforcement.above[queue].due_ns:
+                enforcement.above[queue].due_ns = now_ns
     enforcement.due.sort(key=lambda queue: (-queue.depth, queue.path))
 
 

@@ -53,8 +53,9 @@ class VictimOrder:
         self._size_orders: dict[Shape, SizeOrder] = {}
         self.spare_members: Final = SpareMembers()
 
-    def run(self, allocations: Iterable[Allocation]) -> list[Allocation]:
-        """Returns those of *allocations*, of one leaf, that may be victims, in order."""
+    def run(self, allocations: Iterable[Allocation], *, protected: bool = False) -> list[Allocation]:
+        """Returns those of *allocations*, of one leaf, that may be victims, in order; with *protected*, those whom only
+        their minimum run time keeps back."""
         order_of = self._size_order_of
         able = [
             a
@@ -63,8 +64,8 @@ class VictimOrder:
             and order_of(a.shape) is not UNWANTED
             and (not a.application.leaves_whole or self.spare_members.may_leave(a))
         ]
-        if able and guard_of(able[0].queue, self._queue).properties.min_runtime_most_ns:
-            able = [a for a in able if not self.is_protected((a,))]
+        if able and (protected or guard_of(able[0].queue, self._queue).properties.min_runtime_most_ns):
+            able = [a for a in able if self.is_protected((a,)) is protected]
         able.sort(key=self.key_of)
         return able
 

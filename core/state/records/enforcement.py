@@ -79,10 +79,12 @@ class Remainder:
 class Overuse:
     """A queue above its max, since *since_ns*."""
 
-    __slots__ = ("began_again", "reached", "rest", "since_ns")
+    __slots__ = ("began_again", "due_ns", "reached", "rest", "since_ns")
 
     def __init__(self, since_ns: int) -> None:
         self.since_ns: Final = since_ns
+        self.due_ns = 0
+        """The time since when it was to be enforced; 0: it was not yet."""
         self.reached: Outcome | None = None
         """The outcome of its last run; ``None``: there was none, or another run is due."""
         self.rest: Remainder | None = None

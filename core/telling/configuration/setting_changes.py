@@ -24,6 +24,7 @@ _PROPERTIES: Final[Mapping[str, str]] = {
     "preemption_policy": properties.PREEMPTION_POLICY,
     "min_runtime": properties.MIN_RUNTIME,
     "min_runtime_most": properties.MIN_RUNTIME_MOST,
+    "max_wait": properties.MAX_WAIT,
     "preemption_delay": properties.PREEMPTION_DELAY,
     "preempt_within": properties.PREEMPT_WITHIN,
     "preempt_within_gap": properties.PREEMPT_WITHIN_GAP,

@@ -201,7 +201,7 @@ class Sandbox:
         the time of the attempt."""
         state = self.state
         record = state.records[GuaranteeRecord]
-        known = record.gate.known_answer(ask, state.changes) if budgets.may_ever_preempt(ask) else None
+        known = record.gate.known_answer(ask, state.changes, self.now_ns) if budgets.may_ever_preempt(ask) else None
         if known is not None and not ask.triggered:
             return known, due_ns  # The driver would find the same, but would also record it for each ask.
         ask.dialogue = None  # The shim is not asked, and its earlier answers are ignored.

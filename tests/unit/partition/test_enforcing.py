@@ -66,7 +66,7 @@ def test_an_unlawful_batch_ends_the_run(stage: Stage, monkeypatch: pytest.Monkey
     state = stage.state
 
     def confirm(
-        queue: object, ceilings: object, wanted: dict[int, int], victims: object, _: object, now_ns: int
+        queue: object, ceilings: object, wanted: dict[int, int], victims: object, _: object, **_times: int
     ) -> QuotaPlan:
         everybody = tuple(state.requests[f"k{number}"] for number in range(10))
         return QuotaPlan(state.queues["root.q"], state.queues["root.q"].max, wanted, everybody, {}, Outcome.FULL)

@@ -32,7 +32,7 @@ from kornel.core.preemption.guarantee.search import planner as guarantee
 from kornel.core.preemption.guarantee.search.planner import Within
 from kornel.core.preemption.guarantee.search.prospects import KnownProspects, Unprepared
 from kornel.core.preemption.plan import AnswerPending, PreemptionPlan, Refusal, Spared
-from kornel.core.preemption.protection import next_end
+from kornel.core.preemption.protection import is_impatient, next_end, patience_end
 from kornel.core.state.asks import group_domains, reservations
 from kornel.core.state.books import device_books
 from kornel.core.state.partition_state import PartitionState
@@ -239,7 +239,7 @@ def find_plan(state: PartitionState, ask: Allocation, now_ns: int) -> Preemption
         set_due(state, ask, now_ns + PASS_NS)
         return None
     ask.attempt_due = False
-    known = record.gate.known_answer(ask, state.changes) if ask.dialogue is None else None
+    known = record.gate.known_answer(ask, state.changes, now_ns) if ask.dialogue is None else None
     if known is None and ask.dialogue is None:
         known = _refused_by_law_4(state, ask, now_ns)
     if known is not None:
@@ -277,10 +277,19 @@ def find_plan(state: PartitionState, ask: Allocation, now_ns: int) -> Preemption
         would_be, result = result, Refusal(Outcome.SHADOW)
     tell_refusal(state, (ask,), result, now_ns, would_be)
     if result.outcome in WAITS_FOR_CHANGE and result.retry_ns is None:
-        record.gate.park_ask(ask, result, state.changes, now_ns)
+        park_ask(state, ask, result, now_ns)
     else:
         set_due(state, ask, max(now_ns + RETRY_NS, result.retry_ns or 0))
     return result
+
+
+def park_ask(state: PartitionState, ask: Allocation, refusal: Refusal, now_ns: int) -> None:
+    """Makes *ask* wait for a change after its *refusal*, or for the time from which minimum run times keep nobody
+    back."""
+    state.records[GuaranteeRecord].gate.park_ask(ask, refusal, state.changes, now_ns)
+    end_ns = patience_end(ask)
+    if refusal.protected and end_ns is not None and end_ns > now_ns:
+        set_due(state, ask, end_ns)
 
 
 def apply_plan(state: PartitionState, plan: PreemptionPlan, now_ns: int) -> None:
@@ -303,7 +312,7 @@ def _refused_by_law_4(state: PartitionState, ask: Allocation, now_ns: int) -> Re
     entitled = find_entitlement(ask, state.guarantee_mode, state.types.names)
     if not isinstance(entitled, Refusal):
         return None
-    state.records[GuaranteeRecord].gate.park_ask(ask, entitled, state.changes, now_ns)
+    park_ask(state, ask, entitled, now_ns)
     return entitled
 
 
@@ -401,23 +410,42 @@ def _plan_by_kinds(
     within: Within | None,
     now_ns: int,
 ) -> PreemptionPlan | Refusal:
-    """Returns the plan for *ask* of the first kind that has one: for a guarantee, then within its leaf."""
+    """Returns the plan for *ask* of the first kind that has one: for a guarantee, then within its leaf. Whom minimum
+    run times protect goes for an ask that has waited for long, but last of all."""
+    patient = state.preempts_within(ask.queue)
+    found = _plan_first(state, ask, dialogue, known, within, now_ns, patient=patient)
+    if patient and isinstance(found, Refusal) and found.protected and is_impatient(ask, now_ns):
+        return _plan_first(state, ask, dialogue, known, within, now_ns, patient=False)
+    return found
+
+
+def _plan_first(
+    state: PartitionState,
+    ask: Allocation,
+    dialogue: Dialogue | None,
+    known: KnownProspects,
+    within: Within | None,
+    now_ns: int,
+    *,
+    patient: bool,
+) -> PreemptionPlan | Refusal:
     index, inside = state.victim_index, state.preempts_within(ask.queue)
     refused = Refusal(Outcome.POLICY_OFF)
     if state.guarantee_preemption:
         found = guarantee.plan_preemption(
-            state, ask, predicate=dialogue, index=index, known=known, now_ns=now_ns, within=within
+            state, ask, predicate=dialogue, index=index, known=known, now_ns=now_ns, within=within, patient=patient
         )
         if isinstance(found, PreemptionPlan) or not inside:
             return found
         refused = found
     held = _check_limit(state, ask.shape.pairs, now_ns, WITHIN.name)
     found = held or guarantee.plan_preemption(
-        state, ask, predicate=dialogue, index=index, now_ns=now_ns, within=within, kind=WITHIN.name
+        state, ask, predicate=dialogue, index=index, now_ns=now_ns, within=within, kind=WITHIN.name, patient=patient
     )
     if isinstance(found, PreemptionPlan) or refused.outcome is Outcome.POLICY_OFF:
         return found
-    return replace(found, detail=f"within {ask.queue.path}: {found.detail}; for a guarantee: {refused.outcome}")
+    detail = f"within {ask.queue.path}: {found.detail}; for a guarantee: {refused.outcome}"
+    return replace(found, detail=detail, protected=found.protected or refused.protected)
 
 
 def find_bounds(state: PartitionState, ask: Allocation) -> Within | None:

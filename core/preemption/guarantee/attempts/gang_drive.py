@@ -107,7 +107,7 @@ def serve_unit(
     drive.tell_refusal(state, members, found, now_ns)
     if found.outcome in drive.WAITS_FOR_CHANGE and found.retry_ns is None:
         for ask in _one_of_each_size(members):
-            record.gate.park_ask(ask, found, state.changes, now_ns)
+            drive.park_ask(state, ask, found, now_ns)
     else:
         set_due(state, first, max(now_ns + RETRY_NS, found.retry_ns or 0))
     return drive.ATTEMPT_COST, False
@@ -127,7 +127,7 @@ def _may_begin(state: PartitionState, unit: GangUnit | GangHold, members: Sequen
         unit.no_attempt_is_due()
         set_due(state, first, now_ns + PASS_NS)
         return False
-    known = record.gate.known_answer(first, state.changes)
+    known = record.gate.known_answer(first, state.changes, now_ns)
     if known is not None:
         unit.no_attempt_is_due()
         unit.refusal = known

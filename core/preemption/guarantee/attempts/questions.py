@@ -27,7 +27,7 @@ from kornel.core.model.nodes import Node
 from kornel.core.model.queues import Queue
 from kornel.core.model.shapes import Pairs, Shape, Vector
 from kornel.core.preemption.plan import Refusal
-from kornel.core.preemption.protection import ends_of
+from kornel.core.preemption.protection import ends_of, is_impatient
 from kornel.core.state.partition_state import PartitionState
 
 FIRST_PAUSE_NS: Final = 10**9
@@ -47,10 +47,11 @@ _OWN_PATH: Final = frozenset(
 )
 """Refusals that depend on the ask's own queues only, and are found without a search."""
 
-Question = tuple[Queue, Shape, int, Allocation | Application | None]
-"""The key of a question: (leaf, shape, priority, ask). Asks with the same key find the same victims. The ask itself is
-part of the key only if it has a reservation, leaves out nodes of its own, or preempts together with its gang; its
-application, if law 3 kept back tasks of that."""
+Question = tuple[Queue, Shape, int, Allocation | Application | None, bool]
+"""The key of a question: (leaf, shape, priority, ask, whether it has waited for so long that minimum run times keep
+nobody back). Asks with the same key find the same victims. The ask itself is part of the key only if it has a
+reservation, leaves out nodes of its own, or preempts together with its gang; its application, if law 3 kept back
+tasks of that."""
 
 PathAmounts = tuple[tuple[int, ...], ...]
 """The amounts of each queue on a path that has a guarantee or a max: what it holds net of victims, and what is claimed
@@ -107,7 +108,7 @@ class Changes:
 
     def may_differ(self, question: Question, known: RefusedQuestion) -> bool:
         """Tells whether *question* could get another answer than the *known* one."""
-        leaf, shape, _, _ = question
+        leaf, shape, *_ = question
         refusal = known.refusal
         within = leaf.properties.preempt_within is not PreemptWithin.NONE  # Any task there that ends may matter.
         if within or refusal.cut_short or not self.holders.isdisjoint(known.asks):
@@ -139,8 +140,9 @@ class LastLook:
         self._marks: dict[Queue, dict[int, int]] = {}
         """By queue and guaranteed type, the amount above the guarantee."""
 
-    def find_changes(self, state: PartitionState) -> Changes | None:
-        """Returns what has changed since the last look; ``None``: anything may have."""
+    def find_changes(self, state: PartitionState, now_ns: int | None) -> Changes | None:
+        """Returns what has changed since the last look; ``None``: anything may have. Whom a minimum run time protects
+        at *now_ns* stays; ``None``: it may be that this matters to nobody."""
         moved = _find_changed(self._amounts, state.queues.values(), _amounts_of, _copy_amounts)
         touched = _find_changed(self._versions, state.nodes.values(), _version_of, _version_of)
         if state.rules != self.rules:
@@ -150,7 +152,7 @@ class LastLook:
         changes = Changes(moved, [queue for queue in moved if queue.guaranteed and self._has_grown(queue)])
         for node in touched:
             if node.schedulable:
-                self._note_offer(node, changes, state.now_ns)
+                self._note_offer(node, changes, now_ns)
         return changes
 
     def _has_grown(self, queue: Queue) -> bool:
@@ -159,7 +161,7 @@ class LastLook:
         self._marks[queue] = now
         return known is None or known.keys() != now.keys() or any(mark > known[t] for t, mark in now.items())
 
-    def _note_offer(self, node: Node, changes: Changes, now_ns: int) -> None:
+    def _note_offer(self, node: Node, changes: Changes, now_ns: int | None) -> None:
         """Notes in *changes* what *node* could have free for an ask if all allocations left that are not protected from
         every ask."""
         sums: dict[Queue, dict[int, int]] = {}
@@ -186,9 +188,9 @@ class LastLook:
             if in_unit or _is_within(ask.shape.pairs, own):
                 changes.holders.add(ask)
 
-    def _may_go(self, allocation: Allocation, leaf: Queue, now_ns: int) -> bool:
+    def _may_go(self, allocation: Allocation, leaf: Queue, now_ns: int | None) -> bool:
         """Tells whether *allocation* might be a victim of some ask, judging by its state and *leaf*, its own, only."""
-        if leaf.properties.min_runtime_most_ns and min(ends_of(allocation)) > now_ns:
+        if now_ns is not None and leaf.properties.min_runtime_most_ns and min(ends_of(allocation)) > now_ns:
             return False
         if allocation.preempted or allocation.released or allocation.spec.required_node:
             return False
@@ -219,16 +221,19 @@ class QuestionGate:
         """Tells whether there is no question at all."""
         return not self._known
 
-    def known_answer(self, ask: Allocation, version: int) -> Refusal | None:
+    def known_answer(self, ask: Allocation, version: int, now_ns: int) -> Refusal | None:
         """Returns the answer that another search for *ask* would give now; ``None``: a search is needed.
 
         *version*: the number of changes of the partition.
         """
-        for by_application in (False, True):
-            known = self._known.get(_question_of(ask, by_application=by_application))
-            if known is not None and known.version == version:
-                known.asks[ask] = None
-                return known.refusal
+        for question in _questions_of(ask, now_ns):
+            known = self._known.get(question)
+            if known is None or known.version != version:
+                continue
+            if known.refusal.protected and is_impatient(ask, now_ns) and not is_impatient(ask, known.tried_ns):
+                continue
+            known.asks[ask] = None
+            return known.refusal
         return None
 
     def park_ask(self, ask: Allocation, refusal: Refusal, version: int, now_ns: int) -> None:
@@ -237,7 +242,7 @@ class QuestionGate:
 
         A new ask does not wait for the pause of the others, and does not change it.
         """
-        question = _question_of(ask, by_application=refusal.by_law_3)
+        question = _questions_of(ask, now_ns)[-1 if refusal.by_law_3 else 0]
         before = self._known.get(question)
         pause_ns, since_ns = FIRST_PAUSE_NS, now_ns
         waiting: dict[Allocation, None] = {}
@@ -255,12 +260,12 @@ class QuestionGate:
 
     def question_of(self, ask: Allocation) -> RefusedQuestion | None:
         """Returns the refused question that *ask* waits for; ``None``: none."""
-        found = [self._known[question] for question in _questions_of(ask) if question in self._known]
+        found = [self._known[question] for question in _ever_questions_of(ask) if question in self._known]
         return next((known for known in found if ask in known.asks), None)
 
     def forget_ask(self, ask: Allocation) -> None:
         """Stops *ask* from waiting for an answer."""
-        for question in _questions_of(ask):
+        for question in _ever_questions_of(ask):
             known = self._known.get(question)
             if known is not None:
                 known.asks.pop(ask, None)
@@ -334,7 +339,8 @@ class QuestionGate:
         One that was parked when something had changed since the last look is among them, as nothing says how the state
         then differs from now.
         """
-        changes, version, seen = self._last.find_changes(state), state.changes, self._seen
+        bound_ns = None if any(question[0].properties.max_wait_ns for question in self._known) else state.now_ns
+        changes, version, seen = self._last.find_changes(state, bound_ns), state.changes, self._seen
         self._seen = version
         for question, known in self._known.items():
             if known.doubtful or known.version == version:
@@ -396,17 +402,27 @@ def _is_within(pairs: Pairs, amounts: Vector) -> bool:
     return all(t < width and amounts[t] >= amount for t, amount in pairs)
 
 
-def _question_of(ask: Allocation, *, by_application: bool) -> Question:
-    shared, of_application, own = _questions_of(ask)
+def _questions_of(ask: Allocation, now_ns: int) -> tuple[Question, ...]:
+    """Returns the question of *ask* at *now_ns*; if victims within its leaf may serve it, with the one for its
+    application behind it."""
+    alike = ask.queue, ask.shape, ask.priority
     group = ask.group
     in_domain = ask.spec.topology is not None
     left_out = ask.stuck or ask.refused or ask.tried_last
     for_itself = in_domain or left_out or ask.reservation is not None or (group is not None and group.is_unit)
-    return own if for_itself else of_application if by_application else shared
+    if for_itself:
+        return ((*alike, ask, False),)
+    impatient = is_impatient(ask, now_ns)
+    if ask.queue.properties.preempt_within is PreemptWithin.NONE:
+        return ((*alike, None, impatient),)
+    return (*alike, None, impatient), (*alike, ask.application, impatient)
 
 
-def _questions_of(ask: Allocation) -> tuple[Question, Question, Question]:
-    """Returns the possible questions of *ask*: the one that it shares with all equal asks, the one that it shares with
-    those of its application, and the one for itself."""
-    leaf, shape, priority = ask.queue, ask.shape, ask.priority
-    return (leaf, shape, priority, None), (leaf, shape, priority, ask.application), (leaf, shape, priority, ask)
+def _ever_questions_of(ask: Allocation) -> list[Question]:
+    """Returns every question that *ask* may have had: those that it shares with equal asks, before and after it has
+    waited for long, and the one for itself."""
+    alike = ask.queue, ask.shape, ask.priority
+    found: list[Question] = [(*alike, None, False), (*alike, None, True), (*alike, ask, False)]
+    if ask.queue.properties.preempt_within is not PreemptWithin.NONE:
+        found += [(*alike, ask.application, False), (*alike, ask.application, True)]
+    return found

@@ -431,7 +431,10 @@ class GangSearch:
         detail = self._closest[1]
         if self._cut_short:
             detail += "; not all ways were tried"
-        return Refusal(Outcome.GANG_INCOMPLETE, detail, anywhere=self._anywhere, cut_short=self._cut_short)
+        return Refusal(
+            Outcome.GANG_INCOMPLETE, detail, anywhere=self._anywhere, cut_short=self._cut_short,
+            protected=self._failure.protected,
+        )  # fmt: skip
 
 
 def _key_of(plan: GangPlan) -> tuple[bool, bool, bool, int, int]:

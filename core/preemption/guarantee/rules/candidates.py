@@ -33,6 +33,9 @@ every allocation on a node is tested."""
 _PREEMPTED: Final = AskPlace.PREEMPTED
 _RELEASED: Final = AskPlace.RELEASED
 
+LATE: Final = len(CLASSES)
+"""The class of those who have not run for their minimum run time, where that keeps nobody back."""
+
 
 class Ranking:
     """The candidates of one class in the order of preemption.md B.5. It may be iterated any number of times and is
@@ -69,7 +72,10 @@ class Candidates:
         spared: Spared = NOBODY_SPARED,
         *,
         now_ns: int,
+        late: bool = False,
     ) -> None:
+        """With *late*, minimum run times keep nobody back: whoever would be protected comes in a class of his own, the
+        last one, and whoever has least time left comes first."""
         self._ask = ask
         self._fence = fence
         self._terms = terms
@@ -86,6 +92,9 @@ class Candidates:
         self._prices: Mapping[Allocation, int] | None = None
         self._losses = GangLosses()
         self._now_ns = now_ns
+        self.levels: Final = (*CLASSES, LATE) if late else CLASSES
+        """The classes that may leave, the mildest first."""
+        self._late: dict[Allocation, Candidate] = {}
         self.ends_ns = 0
         """The first end of a minimum run time that keeps somebody back who may leave otherwise; 0: it keeps nobody."""
         self._effects_of_members: dict[tuple[Application, str, Effects], Effects] = {}
@@ -106,7 +115,8 @@ class Candidates:
         refer to it, or each attempt would leave a reference cycle behind.
         """
         in_order = self._merge_by_age if self._prices is None else self._merge_by_price
-        return tuple(Ranking(in_order(c)) for c in CLASSES)
+        late = (Ranking(self._list_late()),) if self.is_late else ()
+        return (*(Ranking(in_order(c)) for c in CLASSES), *late)
 
     def adjusted_priority(self, victim: Allocation) -> int:
         """Returns the priority of the candidate *victim* as adjusted at the fence."""
@@ -164,9 +174,22 @@ class Candidates:
             laws[shape] = law
         return laws
 
+    @property
+    def is_late(self) -> bool:
+        """Tells whether minimum run times keep nobody back."""
+        return self.levels is not CLASSES
+
+    def _list_late(self) -> Iterator[Candidate]:
+        """Yields those whom their minimum run time would protect, once all other classes have been read."""
+        yield from sorted(self._late.values())
+
+    def last_end(self, victims: Iterable[Candidate]) -> int:
+        """Returns the last end of a minimum run time among *victims*; 0: all of them have run for theirs."""
+        return max([victim[0] for victim in victims if victim[4] in self._late], default=0)
+
     def on_node(self, node: Node, level: int = CLASSES[-1]) -> list[list[Candidate]]:
         """Returns the candidates on *node* up to the class *level*, by class, in order."""
-        pool: list[list[Candidate]] = [[] for _ in range(level + 1)]
+        pool: list[list[Candidate]] = [[] for _ in range(level + 1 + self.is_late)]
         uncounted: Counter[str] = Counter()
         for allocation in node.allocations.values():
             leaf_terms = self.open_leaves.get(allocation.queue)
@@ -179,7 +202,7 @@ class Candidates:
             order = leaf_terms.adjusted.of(allocation.priority) if prices is None else prices.get(allocation, 0)
             candidate = self._make_candidate(leaf_terms, allocation, order, uncounted)
             if candidate is not None:
-                pool[c].append(candidate)
+                pool[-1 if allocation in self._late else c].append(candidate)
         for part in pool:
             part.sort()
         return pool
@@ -234,7 +257,7 @@ class Candidates:
                 _, _, number, at = heap[0]
                 leaf_terms, entries = sources[number]
                 candidate = self._make_candidate(leaf_terms, entries[at][3], priority, self.dropped)
-                if candidate is not None:
+                if candidate is not None and candidate[4] not in self._late:
                     equals.append(candidate)
                 at += 1
                 if at < len(entries):
@@ -253,7 +276,7 @@ class Candidates:
         for _, leaf_terms, ranked in self._leaves:
             for entry in self._admitted_of(ranked, c, leaf_terms.highest):
                 candidate = self._make_candidate(leaf_terms, entry[3], self._prices[entry[3]], self.dropped)
-                if candidate is not None:
+                if candidate is not None and candidate[4] not in self._late:
                     found.append(candidate)
         found.sort(key=lambda candidate: candidate[:4])
         self.found += len(found)
@@ -290,19 +313,25 @@ class Candidates:
         if self._spared is not NOBODY_SPARED and self._is_spared(allocation):
             dropped["governor"] += 1
             return None
+        late_ns = 0
         guard = leaf_terms.branch.guard or application.queue
         if guard.properties.min_runtime_most_ns and self.is_protected(leaf_terms, (allocation,)):
-            dropped["min-runtime"] += 1
-            return None
+            if not self.is_late:
+                dropped["min-runtime"] += 1
+                return None
+            late_ns = last_end((allocation,), guard)
         if application.leaves_whole and allocation.spec.task_group:
             own_effects = self._effects_of_member(allocation, effects)
             if own_effects is None:
                 dropped["gang"] += 1
                 return None
             effects = own_effects
-        return (
-            order, age_of(allocation), application.preempted_count, allocation.key, allocation, effects,
+        candidate = (
+            late_ns or order, age_of(allocation), application.preempted_count, allocation.key, allocation, effects,
         )  # fmt: skip
+        if late_ns:
+            self._late[allocation] = candidate
+        return candidate
 
     def _effects_of_member(self, member: Allocation, effects: Effects) -> Effects | None:
         """Returns the effects of *member*, a member of a gang that also counts against the surplus of its task group;

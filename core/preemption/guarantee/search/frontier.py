@@ -165,9 +165,11 @@ class Solver:
         taken = self.first_come(needs, pool)
         return self.begin_again(needs, pool) if taken is None else taken
 
-    def solve_mildest(self, needs: list[int], pool: Pool, levels: Iterable[int] = CLASSES) -> list[Candidate] | None:
+    def solve_mildest(
+        self, needs: list[int], pool: Pool, levels: Iterable[int] | None = None
+    ) -> list[Candidate] | None:
         """Returns the victims of the first class of *levels* up to which there are some; ``None``: there are none."""
-        for level in levels:
+        for level in range(len(pool)) if levels is None else levels:
             victims = self.solve(needs, pool[: level + 1]) if pool[level] else None
             if victims is not None:
                 return victims

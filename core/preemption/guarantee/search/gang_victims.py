@@ -19,7 +19,7 @@ from kornel.core.model.nodes import Node
 from kornel.core.model.queues import Queue
 from kornel.core.preemption.gang_losses import list_whole
 from kornel.core.preemption.guarantee.rules.allowances import Terms
-from kornel.core.preemption.guarantee.rules.candidates import Candidates, Solution, full_order
+from kornel.core.preemption.guarantee.rules.candidates import LATE, Candidates, Solution, full_order
 from kornel.core.preemption.guarantee.search.frontier import Solver
 from kornel.core.preemption.walk import Candidate
 from kornel.core.state.records.victim_index import age_of, reluctance_of
@@ -69,11 +69,12 @@ def find_gangs(candidates: Candidates, among: Iterable[Node] | None = None) -> I
             highest = terms.highest
             if not members or (highest is not None and any(member.priority > highest for member in members)):
                 continue  # Law 6 protects a member.
-            if candidates.is_protected(terms, members):
+            late = candidates.is_protected(terms, members)
+            if late and not candidates.is_late:
                 continue
             orders = {member: candidates.order_of(terms, member) for member in members}
             order = sum(orders.values()) if priced else max(orders.values())
-            reluctance, oldest = max(map(reluctance_of, members)), max(map(age_of, members))
+            reluctance, oldest = LATE if late else max(map(reluctance_of, members)), max(map(age_of, members))
             yield WholeGang(reluctance, order, len(members), oldest, application, leaf, orders)
 
 

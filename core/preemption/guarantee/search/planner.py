@@ -36,7 +36,7 @@ from kornel.core.preemption.plan import (
     Refusal,
     Spared,
 )
-from kornel.core.preemption.protection import say_until
+from kornel.core.preemption.protection import is_impatient, say_until
 from kornel.core.state.records.victim_index import CLASSES, VictimIndex
 from kornel.shared.readable_amounts import format_count
 
@@ -66,6 +66,7 @@ def plan_preemption(
     now_ns: int,
     within: Within | None = None,
     kind: str = KIND,
+    patient: bool = False,
 ) -> PreemptionPlan | Refusal:
     """Returns the victims for *ask* and the node to reserve, or why there are none. Changes nothing in *view*.
 
@@ -74,14 +75,20 @@ def plan_preemption(
     make an attempt much cheaper and do not change its result. Raises the error of *predicate* if an answer is still to
     come, once all questions have been asked, and :class:`Unprepared` if *known* needs another step to be brought up to
     date. *within*: the further bounds of a member of a gang. *kind*: the one that plans, for a guarantee or within the
-    leaf. Nodes that the shim once refused for *ask* are tried when no other is left.
+    leaf. *patient*: minimum run times count, however long *ask* has waited. Nodes that the shim once refused for *ask*
+    are tried when no other is left.
     """
+    refused = Refusal(Outcome.NO_NODE)
     last = ask.tried_last
     for spares in (last, None) if last else (None,):
         found = _plan_on_nodes(view, ask, spares, predicate, index, known, spared, now_ns, within, kind)
         if isinstance(found, PreemptionPlan):
-            break
-    return found
+            return found
+        refused = found
+    if refused.protected and not patient and is_impatient(ask, now_ns):
+        late = _plan_on_nodes(view, ask, None, predicate, index, None, spared, now_ns, within, kind, late=True)
+        return late if isinstance(late, PreemptionPlan) else refused
+    return refused
 
 
 def _plan_on_nodes(
@@ -95,8 +102,10 @@ def _plan_on_nodes(
     now_ns: int,
     within: Within | None,
     kind: str,
+    *,
+    late: bool = False,
 ) -> PreemptionPlan | Refusal:
-    """Plans as :func:`plan_preemption`, without the nodes *left_out*."""
+    """Plans as :func:`plan_preemption`, without the nodes *left_out*. *late*: minimum run times keep nobody back."""
     names = view.types.names
     inside = kind == WITHIN.name
     terms = OwnLeafTerms(ask) if inside else _find_terms(view, ask, within)
@@ -104,14 +113,14 @@ def _plan_on_nodes(
         return terms
     fence, needs = terms.fence, terms.needs
     pricing = COSTS[view.victim_order]
-    candidates = Candidates(ask, fence, terms, index or VictimIndex(), spared, now_ns=now_ns)
+    candidates = Candidates(ask, fence, terms, index or VictimIndex(), spared, now_ns=now_ns, late=late)
     if pricing is not None:
         candidates.order_by_price(pricing, now_ns)
     prospects: Prospects | None = None
     among = None if within is None else within.among
     nodes = view.nodes
     if within is not None and among is not None:
-        known, nodes = within.near, {node.node_id: node for node in among}
+        known, nodes = None if late else within.near, {node.node_id: node for node in among}
     if known is not None and pricing is None and spared is NOBODY_SPARED:
         prospects = known.refreshed_for(ask, fence, nodes, terms, needs)
     by_class = candidates.rank_classes()
@@ -123,8 +132,10 @@ def _plan_on_nodes(
         there = dict.fromkeys(task.node for task in going)
         among = [node for node in there if node is not None and (among is None or node in among)]
         if not among:
-            detail = f"in {fence.path}: {_name_counts(candidates.dropped)}"
-            return Refusal(Outcome.NO_CANDIDATES, detail, by_law_3="law 3" in candidates.dropped)
+            detail = f"in {fence.path}: {_name_kept_back(candidates, candidates.dropped)}"
+            protected = candidates.ends_ns > 0
+            by_law_3 = protected or "law 3" in candidates.dropped
+            return Refusal(Outcome.NO_CANDIDATES, detail, protected=protected, by_law_3=by_law_3)
     search = Search(view, ask, needs, terms, candidates, by_class, prospects)
     shim_asked = predicate is not None
     shape, allows = ask.shape, _allowed_nodes(within, left_out)
@@ -144,9 +155,10 @@ def _plan_on_nodes(
         approval = Approval(ask, needs, terms.room, candidates, predicate)
         approved = approval.first_approved(search.list_solutions())
         if approved is None and approval.asked and shim_asked:
-            return Refusal(Outcome.PREDICATE_REFUSED, f"{approval.asked} nodes refused by the predicate")
+            detail = f"{approval.asked} nodes refused by the predicate"
+            return Refusal(Outcome.PREDICATE_REFUSED, detail, protected=candidates.ends_ns > 0)
         solution, extended = (None, False) if approved is None else approved
-    if solution is None or (within is None and solution.level):
+    if solution is None or (within is None and solution.level and not late):
         milder = _find_whole_gang(ask, search, predicate, solution)
         solution, extended = (solution, extended) if milder is None else (milder, False)
     if solution is None:
@@ -158,7 +170,8 @@ def _plan_on_nodes(
             nobody,
             anywhere=needs.needs_victims_everywhere(),
             cut_short=search.cut_short,
-            by_law_3="law 3" in candidates.dropped,
+            protected=candidates.ends_ns > 0,
+            by_law_3=candidates.ends_ns > 0 or "law 3" in candidates.dropped,
         )
     return PreemptionPlan(
         kind=kind,
@@ -203,7 +216,7 @@ def _find_whole_gang(
 ) -> Solution | None:
     """Returns the best solution that takes a whole gang and that *predicate* allows without further victims. Only
     victims of milder classes than those of the best solution *without* gangs count."""
-    for solution in search.list_with_gangs(CLASSES if without is None else CLASSES[: without.level]):
+    for solution in search.list_with_gangs(search.levels if without is None else CLASSES[: without.level]):
         here = tuple(victim[4] for victim in solution.victims if victim[4].node is solution.node)
         last = len(here) - 1
         answer = last if predicate is None else predicate(ask, solution.node, here, last)

@@ -72,6 +72,11 @@ class Search:
         self._allows, self._among, self._open_too = allows, among, open_too
 
     @property
+    def levels(self) -> Sequence[int]:
+        """The classes that may leave."""
+        return self._candidates.levels
+
+    @property
     def _nodes(self) -> Iterable[Node]:
         return self._view.nodes.values() if self._among is None else self._among
 
@@ -102,7 +107,8 @@ class Search:
             victims = self._solver.solve_mildest(needs, self._candidates.on_node(node))
             if victims is not None:
                 found.append(Solution.of(node, victims))
-        found.sort(key=lambda solution: solution.key)
+        last_end = self._candidates.last_end
+        found.sort(key=lambda solution: (last_end(solution.victims), solution.key))
         self._solutions = len(found)
         self._second = found[1] if len(found) > 1 else None
         return found

@@ -94,6 +94,9 @@ class Passage:
             for figures in picture.queues
         )
         self._guarded = any(figures.queue.properties.min_runtime_most_ns for figures in picture.queues)
+        waiting = any(figures.queue.properties.max_wait_ns for figures in picture.queues)
+        self.yields_late: Final = self._guarded and waiting
+        """Tells whether there are asks from which minimum run times do not always protect."""
         self._known: dict[tuple[object, QueueFigures], tuple[Adjustment, Adjustment] | None] = {}
 
     def outlook_of(self, leaf: QueueFigures) -> object:

@@ -94,6 +94,9 @@ class Round:
         """Tells whether only declared guarantees count at the moment."""
         self.balancing = False
         """Tells whether asks that law 4 refuses are served at the moment, too."""
+        self.late = False
+        """Tells whether those are served at the moment, too, who have waited for so long that minimum run times keep
+        nobody back."""
         self.occurring: set[int] = set()
         """The classes of tasks and gangs that are known to occur in leaves which give something up."""
         self.short: Deficits = {}

@@ -24,6 +24,7 @@ from kornel.core.preemption.monitor.selection.places import Planner
 from kornel.core.preemption.monitor.selection.round import Memory, Round, Targets, is_positive
 from kornel.core.preemption.monitor.selection.settings import BALANCE_WAIT_NS, MonitorSettings
 from kornel.core.preemption.monitor.selection.unit_turns import plan_units
+from kornel.core.preemption.protection import ends_of
 from kornel.core.state.records.victim_index import CLASSES, reluctance_of
 
 LOOKS_A_PIECE: Final = 1_000
@@ -93,6 +94,11 @@ def select_victims(
         gangs.level = level
         for gangs.several in (False, True) if classes else ():
             yield from _serve_targets(run, planner, targets, level, gangs)
+    if run.passage.yields_late:
+        run.late = True
+        for gangs.several in (False, True) if classes else (False,):
+            yield from _serve_targets(run, planner, targets, CLASSES[-1], gangs if classes else None)
+        run.late = False
     if settings.balance:
         targets = yield from run.find_targets(balance=True, without_reserved=settings.reserved_first)
         run.most, run.declared, run.balancing = None, False, True
@@ -135,6 +141,9 @@ def _serve(
                 last = _ROW[level] + _ROWS - 1 if everybody else _LAST_PLAIN
                 yield from _collect_tasks(run, planner, leaf, dict(left), rows, last, everybody=everybody)
         ranked = list(chain.from_iterable(rows[row] for row in sorted(rows)))
+        if run.late:
+            now_ns = run.view.now_ns
+            ranked.sort(key=lambda candidate: max(now_ns, *ends_of(candidate.allocation)))
         yield from planner.fill_places(ranked)
         if everybody and gangs is not None:
             yield from gangs.fill_places(ranked)

@@ -16,7 +16,7 @@ from kornel.core.preemption.monitor.selection.candidates import ORIGINATORS, Can
 from kornel.core.preemption.monitor.selection.figures import Amounts, QueueFigures
 from kornel.core.preemption.monitor.selection.passages import list_bounds
 from kornel.core.preemption.monitor.selection.round import Round
-from kornel.core.preemption.protection import last_end
+from kornel.core.preemption.protection import is_impatient, last_end
 from kornel.core.preemption.walk import Candidate as Walked
 from kornel.core.preemption.walk import Effects, Walk, walk_again
 
@@ -110,21 +110,8 @@ class VictimChoice:
         anywhere: bool,
     ) -> Iterator[Walked]:
         """Yields those of *candidates* who may leave for the ask of *case*, and adds them to *pool*."""
-        want, node, highest = case.want, case.node, self._run.passage.highest_priority
-        limits: dict[QueueFigures, int | None] = {}
-        guards: dict[QueueFigures, Queue | None] = {}
-        for candidate in candidates:
-            if candidate.taken or (candidate.node is not node and not anywhere):
-                continue
-            leaf, allocation = candidate.leaf, candidate.allocation
-            if leaf not in limits:
-                limits[leaf] = highest(want.leaf, want.ask.spec.priority, leaf)
-                guards[leaf] = self._run.passage.guard_of(want.leaf, leaf)
-            limit, guard = limits[leaf], guards[leaf]
-            if limit is None or allocation.spec.priority > limit:
-                continue
-            if guard is not None and last_end(candidate.members, guard) > self._run.view.now_ns:
-                continue
+        for candidate in self._list_free(case, candidates, anywhere=anywhere):
+            allocation = candidate.allocation
             effects = case.effects_of(
                 candidate, frees=case.devices is not None and self._frees_devices(case, candidate)
             )
@@ -134,6 +121,32 @@ class VictimChoice:
             of[allocation.key] = candidate
             pool.append(walked)
             yield walked
+
+    def _list_free(self, case: _Case, candidates: Iterable[Candidate], *, anywhere: bool) -> Iterator[Candidate]:
+        """Yields those of *candidates* whom laws 6 and 7 and minimum run times let go for the ask of *case*. In the
+        late turn, an ask that has waited for long also gets whom only these protect: last, those with least time left
+        first."""
+        run, want, node = self._run, case.want, case.node
+        limits: dict[QueueFigures, int | None] = {}
+        guards: dict[QueueFigures, Queue | None] = {}
+        now_ns, protected = run.view.now_ns, list[tuple[int, str, Candidate]]()
+        for candidate in candidates:
+            if candidate.taken or (candidate.node is not node and not anywhere):
+                continue
+            leaf = candidate.leaf
+            if leaf not in limits:
+                limits[leaf] = run.passage.highest_priority(want.leaf, want.ask.spec.priority, leaf)
+                guards[leaf] = run.passage.guard_of(want.leaf, leaf)
+            limit, guard = limits[leaf], guards[leaf]
+            if limit is None or candidate.allocation.spec.priority > limit:
+                continue
+            until_ns = 0 if guard is None else last_end(candidate.members, guard)
+            if until_ns <= now_ns:
+                yield candidate
+            else:
+                protected.append((until_ns, candidate.allocation.key, candidate))
+        if run.late and protected and is_impatient(want.ask, now_ns):
+            yield from [candidate for _, _, candidate in sorted(protected, key=lambda entry: entry[:2])]
 
     def judge_choice(self, want: Want, node: Node, order: Iterable[Candidate], chosen: Sequence[Candidate]) -> None:
         """Has the place of *want*, for which *chosen* of the candidates *order* leave, judged before it is counted.
