@@ -28,8 +28,16 @@ def _resources() -> st.SearchStrategy[dict[str, Any]]:
 
 
 _PROPERTIES = st.dictionaries(
-    st.sampled_from(["priority.offset", "application.sort.policy", "preemption.policy", "preemption.min-runtime"]),
-    st.sampled_from(["1", "fair", "fence", "disabled", "5s"]),
+    st.sampled_from(
+        [
+            "priority.offset",
+            "application.sort.policy",
+            "preemption.policy",
+            "preemption.min-runtime",
+            "preemption.within",
+        ]
+    ),
+    st.sampled_from(["1", "fair", "fence", "disabled", "5s", "priority"]),
     max_size=2,
 )
 
