@@ -113,7 +113,7 @@ BOUNDS = {
     "core": Bounds(0, 0, 0, 0, 0, 50),
     "core/archive": Bounds(0, 0, 0, 10, 0, 3_548),
     "core/commands": Bounds(0, 0, 0, 3, 0, 665),
-    "core/config": Bounds(0, 0, 0, 14, 0, 3_516),
+    "core/config": Bounds(0, 0, 0, 14, 0, 3_540),
     "core/domain": Bounds(0, 0, 0, 3, 0, 2_610),
     "core/engine": Bounds(0, 0, 0, 3.5, 0, 6_962),
     "core/journal": Bounds(0, 0, 0, 4, 0, 5_867),
