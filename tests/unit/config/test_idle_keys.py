@@ -52,8 +52,8 @@ def text(*queues: Any, on: bool = True, **top: Any) -> str:
         pytest.param(text(properties={"preemption.policy": "disabled"}), "", id="disabled on root is inherited"),
         pytest.param(text(properties={"priority.policy": "fence"}), "fences nothing off", id="priority fence on root"),
         pytest.param(
-            text(properties={"preemption.min-runtime": "5m", "preemption.min-runtime.most": "4m"}), "for as long already",
-            id="a longest time that is shorter",
+            text(properties={"preemption.min-runtime": "5m", "preemption.min-runtime.most": "4m"}),
+            "for as long already", id="a longest time that is shorter",
         ),
         pytest.param(
             text(properties={"preemption.min-runtime": "5m", "preemption.min-runtime.most": "6m"}), "",
