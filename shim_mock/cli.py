@@ -58,6 +58,7 @@ class DemoKind(StrEnum):
     QUOTA = "quota"
     MONITOR = "monitor"
     PRIORITY = "priority"
+    WITHIN = "within"
     SWAP = "swap"
     """Shims that take over from each other; it shows no preemption."""
     TOPOLOGY = "topology"

@@ -140,6 +140,7 @@ class GangPlan:
 class Refusal:
     """The answer of a planner that finds no victims. *detail* explains the outcome with amounts, for people.
 
+    *by_law_3* tells whether law 3 kept somebody, so that another application might have got another answer.
     *retry_ns*: the time before which another attempt is useless; ``None``: the usual one. *anywhere* tells whether
     victims need not be on the node that the ask is to use. *cut_short* tells whether the search ended before everything
     was tried, so that victims might exist. *protected* tells whether minimum run times keep somebody back.
@@ -151,3 +152,4 @@ class Refusal:
     anywhere: bool = False
     cut_short: bool = False
     protected: bool = False
+    by_law_3: bool = False

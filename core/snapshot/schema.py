@@ -555,7 +555,11 @@ PREEMPTION: Final = (
         defaults={"devices": (), "spared": NOBODY_SPARED},
     ),
     Kept(Spared, "applications nodes queues"),
-    Kept(Refusal, "outcome detail retry_ns anywhere cut_short protected", defaults={"protected": False}),
+    Kept(
+        Refusal,
+        "outcome detail retry_ns anywhere cut_short protected by_law_3",
+        defaults={"protected": False, "by_law_3": False},
+    ),
     Kept(Entry, "allocation deadline_ns first_round notice notified_ns times wait_ns"),
     Kept(Notice, "accepted application deadline_ns entries number round"),
     Kept(notices.Taken, "at_ns held futile served", name="TakenByMonitor"),

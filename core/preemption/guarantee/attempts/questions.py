@@ -50,8 +50,8 @@ _OWN_PATH: Final = frozenset(
 Question = tuple[Queue, Shape, int, Allocation | Application | None, bool]
 """The key of a question: (leaf, shape, priority, ask, whether it has waited for so long that minimum run times keep
 nobody back). Asks with the same key find the same victims. The ask itself is part of the key only if it has a
-reservation, leaves out nodes of its own, or preempts together with its gang; its application, if victims within the
-leaf may serve it."""
+reservation, leaves out nodes of its own, or preempts together with its gang; its application, if law 3 kept back
+tasks of that."""
 
 PathAmounts = tuple[tuple[int, ...], ...]
 """The amounts of each queue on a path that has a guarantee or a max: what it holds net of victims, and what is claimed
@@ -226,13 +226,15 @@ class QuestionGate:
 
         *version*: the number of changes of the partition.
         """
-        known = self._known.get(_question_of(ask, now_ns))
-        if known is None or known.version != version:
-            return None
-        if known.refusal.protected and is_impatient(ask, now_ns) and not is_impatient(ask, known.tried_ns):
-            return None
-        known.asks[ask] = None
-        return known.refusal
+        for question in _questions_of(ask, now_ns):
+            known = self._known.get(question)
+            if known is None or known.version != version:
+                continue
+            if known.refusal.protected and is_impatient(ask, now_ns) and not is_impatient(ask, known.tried_ns):
+                continue
+            known.asks[ask] = None
+            return known.refusal
+        return None
 
     def park_ask(self, ask: Allocation, refusal: Refusal, version: int, now_ns: int) -> None:
         """Makes *ask*, for which a search ended in *refusal*, wait for a change with all asks that have the same
@@ -240,7 +242,7 @@ class QuestionGate:
 
         A new ask does not wait for the pause of the others, and does not change it.
         """
-        question = _question_of(ask, now_ns)
+        question = _questions_of(ask, now_ns)[-1 if refusal.by_law_3 else 0]
         before = self._known.get(question)
         pause_ns, since_ns = FIRST_PAUSE_NS, now_ns
         waiting: dict[Allocation, None] = {}
@@ -258,12 +260,12 @@ class QuestionGate:
 
     def question_of(self, ask: Allocation) -> RefusedQuestion | None:
         """Returns the refused question that *ask* waits for; ``None``: none."""
-        found = [self._known[question] for question in _questions_of(ask) if question in self._known]
+        found = [self._known[question] for question in _ever_questions_of(ask) if question in self._known]
         return next((known for known in found if ask in known.asks), None)
 
     def forget_ask(self, ask: Allocation) -> None:
         """Stops *ask* from waiting for an answer."""
-        for question in _questions_of(ask):
+        for question in _ever_questions_of(ask):
             known = self._known.get(question)
             if known is not None:
                 known.asks.pop(ask, None)
@@ -400,19 +402,27 @@ def _is_within(pairs: Pairs, amounts: Vector) -> bool:
     return all(t < width and amounts[t] >= amount for t, amount in pairs)
 
 
-def _question_of(ask: Allocation, now_ns: int) -> Question:
-    patient, impatient, own = _questions_of(ask)
+def _questions_of(ask: Allocation, now_ns: int) -> tuple[Question, ...]:
+    """Returns the question of *ask* at *now_ns*; if victims within its leaf may serve it, with the one for its
+    application behind it."""
+    alike = ask.queue, ask.shape, ask.priority
     group = ask.group
     in_domain = ask.spec.topology is not None
     left_out = ask.stuck or ask.refused or ask.tried_last
     for_itself = in_domain or left_out or ask.reservation is not None or (group is not None and group.is_unit)
-    return own if for_itself else impatient if is_impatient(ask, now_ns) else patient
+    if for_itself:
+        return ((*alike, ask, False),)
+    impatient = is_impatient(ask, now_ns)
+    if ask.queue.properties.preempt_within is PreemptWithin.NONE:
+        return ((*alike, None, impatient),)
+    return (*alike, None, impatient), (*alike, ask.application, impatient)
 
 
-def _questions_of(ask: Allocation) -> tuple[Question, Question, Question]:
-    """Returns the possible questions of *ask*: the one that it shares with equal asks, the one that it shares with
-    those of them that have waited for long, and the one for itself."""
+def _ever_questions_of(ask: Allocation) -> list[Question]:
+    """Returns every question that *ask* may have had: those that it shares with equal asks, before and after it has
+    waited for long, and the one for itself."""
     alike = ask.queue, ask.shape, ask.priority
-    within = ask.queue.properties.preempt_within is not PreemptWithin.NONE
-    shared = ask.application if within else None
-    return (*alike, shared, False), (*alike, shared, True), (*alike, ask, False)
+    found: list[Question] = [(*alike, None, False), (*alike, None, True), (*alike, ask, False)]
+    if ask.queue.properties.preempt_within is not PreemptWithin.NONE:
+        found += [(*alike, ask.application, False), (*alike, ask.application, True)]
+    return found

@@ -133,7 +133,9 @@ def _plan_on_nodes(
         among = [node for node in there if node is not None and (among is None or node in among)]
         if not among:
             detail = f"in {fence.path}: {_name_kept_back(candidates, candidates.dropped)}"
-            return Refusal(Outcome.NO_CANDIDATES, detail, protected=candidates.ends_ns > 0)
+            protected = candidates.ends_ns > 0
+            by_law_3 = protected or "law 3" in candidates.dropped
+            return Refusal(Outcome.NO_CANDIDATES, detail, protected=protected, by_law_3=by_law_3)
     search = Search(view, ask, needs, terms, candidates, by_class, prospects)
     shim_asked = predicate is not None
     shape, allows = ask.shape, _allowed_nodes(within, left_out)
@@ -164,8 +166,13 @@ def _plan_on_nodes(
             nobody = _explain_failure(view, fence, candidates, by_class, search, prospects)
         else:
             nobody = _explain_failure_among(among, candidates, search)
-        protected, anywhere = candidates.ends_ns > 0, needs.needs_victims_everywhere()
-        return replace(nobody, anywhere=anywhere, cut_short=search.cut_short, protected=protected)
+        return replace(
+            nobody,
+            anywhere=needs.needs_victims_everywhere(),
+            cut_short=search.cut_short,
+            protected=candidates.ends_ns > 0,
+            by_law_3=candidates.ends_ns > 0 or "law 3" in candidates.dropped,
+        )
     return PreemptionPlan(
         kind=kind,
         ask=ask,
