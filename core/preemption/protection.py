@@ -30,9 +30,11 @@ def protected_until(task: Allocation, guard: Queue) -> int:
     if not properties.min_runtime_most_ns:
         return 0
     application, spec = task.application, task.spec
-    since_ns = application.whole_ns if application.leaves_whole and spec.task_group else task.bound_ns
-    if not since_ns:
-        return 0
+    since_ns = task.bound_ns
+    if application.leaves_whole and spec.task_group:
+        since_ns = application.whole_ns
+        if not since_ns:
+            return 0
     stated_ns = read_min_runtime(spec.tags)
     if stated_ns is None:
         return since_ns + properties.min_runtime_ns

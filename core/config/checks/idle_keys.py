@@ -8,6 +8,9 @@ from __future__ import annotations
 
 from kornel.core.config.keys.declared import DeclaredPartition, DeclaredQueue
 from kornel.core.config.keys.properties import (
+    MAX_WAIT,
+    MIN_RUNTIME,
+    MIN_RUNTIME_MOST,
     PREEMPT_WITHIN,
     PREEMPT_WITHIN_GAP,
     PREEMPTION_DELAY,
@@ -25,12 +28,14 @@ from kornel.core.domain.settings import PreemptionPolicyKind, PreemptWithin, Pri
 
 def warn_of_idle_keys(partition: DeclaredPartition, root: DeclaredQueue) -> None:
     """Warn of every key of *partition* that has no effect."""
+    guarded = any(map(_sets_run_times, root.walk_queues()))
     for queue in root.walk_queues():
         _warn_of_delay(queue, enabled=partition.preemption.quota_enabled)
         _warn_of_terms(queue)
         _warn_of_template(queue)
         _warn_of_fence(queue)
         _check_within(queue)
+        _warn_of_run_times(queue, guarded=guarded)
         within = any(PREEMPT_WITHIN in below.effective for below in queue.walk_queues())
         if PREEMPTION_DELAY in queue.properties and not (partition.preemption.enabled or within):
             queue.property_fields[PREEMPTION_DELAY].warning(
@@ -106,6 +111,25 @@ def _check_within(queue: DeclaredQueue) -> None:
         at.error(text, f"{SORT_BY_PRIORITY}: enabled, or {PREEMPT_WITHIN}: none")
     elif found.preemption_policy is PreemptionPolicyKind.DISABLED:
         at.warning(f"no effect of {PREEMPT_WITHIN} in queue {queue.path}: {PREEMPTION_POLICY} is disabled there")
+
+
+def _sets_run_times(queue: DeclaredQueue) -> bool:
+    """Tells whether *queue*, or its template, states a minimum run time."""
+    given = (queue.properties, {} if queue.template is None else queue.template.properties)
+    return any(key in properties for key in (MIN_RUNTIME, MIN_RUNTIME_MOST) for properties in given)
+
+
+def _warn_of_run_times(queue: DeclaredQueue, *, guarded: bool) -> None:
+    """Warns of a longest minimum run time that lengthens nothing, and of one to be respected that no queue has;
+    *guarded*: some queue has one."""
+    most = queue.property_fields.get(MIN_RUNTIME_MOST)
+    if most is not None:
+        least_ns = resolve_properties({**queue.effective, MIN_RUNTIME: "0"}, leaf=False).min_runtime_most_ns
+        if 0 < least_ns <= resolve_properties(queue.effective, leaf=False).min_runtime_ns:
+            most.warning(f"no effect: tasks of queue {queue.path} are protected for as long already")
+    if MAX_WAIT in queue.properties and not guarded:
+        expected = f"{MIN_RUNTIME} in some queue"
+        queue.property_fields[MAX_WAIT].warning("no effect: no queue has a minimum run time", expected)
 
 
 def _warn_of_root(root: DeclaredQueue) -> None:

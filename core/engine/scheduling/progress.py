@@ -18,7 +18,7 @@ TURNS: Final = 64
 """The turns that are always there: for beginnings and ends of work, and for timers that come due meanwhile."""
 TURNS_PER_ASK: Final = 2
 """The turns for each ask that waits: its question is answered in one, and it is set aside in the other."""
-VISITS: Final = 32
+VISITS: Final = 40
 """The number of decisions for each node, queue and request: what work may take that cannot say how much of it is
 left."""
 

@@ -51,6 +51,19 @@ def text(*queues: Any, on: bool = True, **top: Any) -> str:
         pytest.param(text(properties={"preemption.policy": "fence"}), "fences nothing off", id="a fence on root"),
         pytest.param(text(properties={"preemption.policy": "disabled"}), "", id="disabled on root is inherited"),
         pytest.param(text(properties={"priority.policy": "fence"}), "fences nothing off", id="priority fence on root"),
+        pytest.param(
+            text(properties={"preemption.min-runtime": "5m", "preemption.min-runtime.most": "4m"}),
+            "for as long already", id="a longest time that is shorter",
+        ),
+        pytest.param(
+            text(properties={"preemption.min-runtime": "5m", "preemption.min-runtime.most": "6m"}), "",
+            id="a longest time that is longer",
+        ),
+        pytest.param(text(properties={"preemption.max-wait": "5m"}), "no queue has", id="nothing to wait for"),
+        pytest.param(
+            text(queue("a", properties={"preemption.min-runtime": "5m"}), properties={"preemption.max-wait": "5m"}), "",
+            id="something to wait for",
+        ),
     ],
 )  # fmt: skip
 def test_keys_without_effect(written: str, named: str) -> None:
