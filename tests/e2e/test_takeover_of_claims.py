@@ -50,6 +50,7 @@ SCENES: Final = [
     ("claims-racks", "a member that is owed its guarantee has somebody leave in the rack of its group"),
     ("claims", "the more important ask of an application saves first, also where applications have no priorities"),
     ("preemption/min-runtime", "two of three are needed, and one of them has a longer time of its own"),
+    ("preemption/within", "in a leaf that holds just its guarantee, too"),
     ("claims", "whoever has lapsed saves room again behind one who came later, and has waited since before that"),
 ]
 """The files of scenarios, and how their titles begin."""
