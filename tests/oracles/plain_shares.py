@@ -63,6 +63,8 @@ class Leaf:
         running = [each for each in self.tasks.values() if each.runs and each.originator and any(each.amounts.values())]
         if task.originator and running and self.originators is not None:
             for kind, amount in task.amounts.items():
+                if not amount:
+                    continue  # What is not asked for is never in the way, however much of it is held.
                 if isinstance(self.originators, Fraction):
                     most: Fraction | int | None = self.originators * self.most[kind]
                 else:
