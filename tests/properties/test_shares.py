@@ -8,7 +8,7 @@ from fractions import Fraction
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from kornel.core.model.leaf_accounts import ShareAccount
@@ -122,6 +122,19 @@ EVENTS = st.lists(st.tuples(st.integers(0, 19), *[st.integers(0, 9_999)] * 3), m
 LIMITS = ("", "originator.max=25%", "minimum-user-limit-percent=25", "user-limit-factor=0.5 originator.max=50%",
           "minimum-user-limit-percent=1 user-limit-factor=1.5", 'originator.max="vcore: 2m, memory: 5"')  # fmt: skip
 
+# fmt: off
+INHERITS_TWICE = [
+    (16, 447, 3946, 13), (15, 3841, 7923, 96), (13, 5466, 186, 295), (4, 5, 2883, 1399), (19, 192, 180, 249),
+    (6, 9106, 1272, 3422), (9, 4532, 435, 853), (14, 1251, 314, 3392), (14, 6133, 1403, 3054), (0, 1379, 423, 242),
+    (8, 71, 860, 2496), (15, 24, 447, 79), (6, 9998, 245, 9999), (13, 1522, 339, 164), (11, 869, 7805, 2082),
+    (8, 1644, 38, 1849), (18, 4134, 84, 212), (19, 2596, 2, 98), (10, 9169, 4160, 619), (6, 18, 1461, 387),
+    (9, 624, 453, 64),
+    (2, 4368, 935, 6243), (13, 9998, 123, 961), (8, 1644, 38, 1849), (8, 1486, 2576, 1803), (15, 3841, 7923, 96),
+    (6, 18, 1461, 387),
+]
+# fmt: on
+"""An ask for which tasks leave takes over a claim: those who left for it before stay its victims."""
+
 
 def configure(number: int, monitor: str) -> list[str]:
     most = ("", " max={vcore=12}", " max={memory=9}")[number // len(LIMITS) % 3]
@@ -129,6 +142,7 @@ def configure(number: int, monitor: str) -> list[str]:
 
 
 @settings(max_examples=scale_examples(400), deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@example(monitor="", events=INHERITS_TWICE)
 @given(monitor=st.sampled_from(["", 'monitor="{}"', 'coexist=on monitor="{}"']), events=EVENTS)
 def test_books_and_laws_hold_whatever_comes(monitor: str, events: list[tuple[int, ...]]) -> None:
     """Tasks that come, grow, end and preempt, a node and limits that change: the stage audits each step, and no plan

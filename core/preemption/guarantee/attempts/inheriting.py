@@ -98,7 +98,8 @@ def _pass_on(state: PartitionState, claim: Reservation, ask: Allocation, now_ns:
     rest = _subtract(holder.shape.pairs, ask.shape.pairs)
     if not rest and not taken.issuperset(device_books.list_kept(node, holder)):
         rest = holder.shape.pairs
-    victims = ask.victims = _choose_victims(state, claim, ask) if rest else former
+    victims = _choose_victims(state, claim, ask) if rest else former
+    ask.victims = {**ask.victims, **victims}  # Some may leave for it already, from a claim that a limit ended.
     holder.victims = {key: victim for key, victim in former.items() if key not in victims} or NO_VICTIMS
     for victim in victims.values():
         victim.preemptor = ask
