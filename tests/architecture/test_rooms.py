@@ -31,7 +31,7 @@ MODULES = {
     "plans": ("preemption.plan", "preemption.monitor.plan", "preemption.quota.plan"),
     "laws": ("preemption.guarantee.queue_laws", *(f"preemption.{kind}.laws" for kind in _KINDS)),
     "planners": (
-        "preemption.entitlement", "preemption.gang_losses", "preemption.priorities", "preemption.protection",
+        "preemption.entitlement", "preemption.gang_losses", "preemption.priorities", "preemption.run_times",
         "preemption.walk",
         *(f"preemption.{kind}.planner" for kind in _KINDS),
         *(f"preemption.guarantee.{room}" for room in ("gangs", "rules", "search")),

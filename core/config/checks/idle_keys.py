@@ -36,8 +36,8 @@ def warn_of_idle_keys(partition: DeclaredPartition, root: DeclaredQueue) -> None
         _warn_of_fence(queue)
         _check_within(queue)
         _warn_of_run_times(queue, guarded=guarded)
-        within = any(PREEMPT_WITHIN in below.effective for below in queue.walk_queues())
-        if PREEMPTION_DELAY in queue.properties and not (partition.preemption.enabled or within):
+        idle = PREEMPTION_DELAY in queue.properties and not partition.preemption.enabled
+        if idle and not any(PREEMPT_WITHIN in below.effective for below in queue.walk_queues()):
             queue.property_fields[PREEMPTION_DELAY].warning(
                 "no effect: preemption for guarantees is off in this partition", "preemption: {enabled: true}"
             )

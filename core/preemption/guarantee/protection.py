@@ -13,7 +13,7 @@ from kornel.core.preemption.guarantee.rules.allowances import LeafTerms, Terms
 from kornel.core.preemption.guarantee.rules.candidates import leaves_below
 from kornel.core.preemption.guarantee.rules.needs import Needs
 from kornel.core.preemption.plan import Refusal
-from kornel.core.preemption.protection import protected_until, say_until
+from kornel.core.preemption.run_times import protected_until, say_until
 from kornel.core.state.partition_state import PartitionState
 from kornel.core.state.records.victim_index import VictimIndex
 

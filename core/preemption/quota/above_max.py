@@ -13,11 +13,11 @@ from typing import Final
 
 from kornel.core.model.allocations import sum_amounts
 from kornel.core.model.queues import Queue
-from kornel.core.preemption.protection import say_until
 from kornel.core.preemption.quota.plan import QuotaPlan
 from kornel.core.preemption.quota.run import QuotaRun
 from kornel.core.preemption.quota.shares import Amounts, find_attainable, find_excess, leaf_shares, net_usage
 from kornel.core.preemption.quota.timer_rules import is_late
+from kornel.core.preemption.run_times import say_until
 from kornel.core.state.partition_state import PartitionState
 from kornel.core.state.records.enforcement import Numbers, Overuse, ProtectedBy, Protection, Remainder
 from kornel.shared.readable_amounts import format_quantities

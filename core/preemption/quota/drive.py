@@ -101,17 +101,15 @@ def _step_run(state: PartitionState, run: QuotaRun, now_ns: int) -> int:
     run.at = end
     left = _left_of_target(run, run.plan)
     refused = ""
-    if batch and left and budgets.is_shadowed(state, KIND):
-        would_be = quota.confirm_batch(
-            run.queue, run.plan.ceilings, left, batch, run.staying, now_ns=now_ns, due_ns=run.plan.due_ns
-        )
-        _take_down(run, would_be.victims, describe_whole(would_be.victims).values())
-        run.stopped = Refusal(Outcome.SHADOW)
-    elif batch and left:
+    if batch and left:
         part = quota.confirm_batch(
             run.queue, run.plan.ceilings, left, batch, run.staying, now_ns=now_ns, due_ns=run.plan.due_ns
         )
-        refused = _evict_batch(state, run, part, now_ns)
+        if budgets.is_shadowed(state, KIND):
+            _take_down(run, part.victims, describe_whole(part.victims).values())
+            run.stopped = Refusal(Outcome.SHADOW)
+        else:
+            refused = _evict_batch(state, run, part, now_ns)
     if refused or _is_denied(run) or run.at >= len(run.plan.victims) or not left:
         _finish_run(state, run, run.plan, refused, now_ns)
     return max(1, len(batch))

@@ -18,8 +18,8 @@ from kornel.core.model.allocations import LEAVING, Allocation, sum_amounts
 from kornel.core.model.queues import Queue
 from kornel.core.model.shapes import Shape
 from kornel.core.preemption.gang_losses import SpareMembers
-from kornel.core.preemption.protection import guard_of, last_end
 from kornel.core.preemption.quota.shares import Amounts, net_usage
+from kornel.core.preemption.run_times import guard_of, last_end
 from kornel.core.state.records.victim_index import age_of
 
 SizeOrder = tuple[float, tuple[float, ...]]

@@ -30,9 +30,9 @@ from kornel.core.preemption.guarantee import laws
 from kornel.core.preemption.guarantee.guarantee_record import PASS_NS, GuaranteeRecord
 from kornel.core.preemption.guarantee.search import planner as guarantee
 from kornel.core.preemption.guarantee.search.planner import Within
-from kornel.core.preemption.guarantee.search.prospects import KnownProspects, Unprepared
+from kornel.core.preemption.guarantee.search.prospects import Unprepared
 from kornel.core.preemption.plan import AnswerPending, PreemptionPlan, Refusal, Spared
-from kornel.core.preemption.protection import is_impatient, next_end, patience_end
+from kornel.core.preemption.run_times import is_impatient, next_end, patience_end
 from kornel.core.state.asks import group_domains, reservations
 from kornel.core.state.books import device_books
 from kornel.core.state.partition_state import PartitionState
@@ -52,6 +52,9 @@ WAITS_FOR_CHANGE: Final = frozenset(
 )  # fmt: skip
 """Refusals that depend on the books of the partition and on nodes that the shim refused: another attempt is useless
 until the books change or such a node is not left out any more."""
+
+_Plan = Callable[..., PreemptionPlan | Refusal]
+"""Plans for one ask: ``plan_preemption``, with all that does not depend on the kind given."""
 
 
 def collect_due(state: PartitionState, now_ns: int) -> None:
@@ -388,9 +391,17 @@ def _plan_attempt(state: PartitionState, ask: Allocation, now_ns: int) -> Preemp
             ask.dialogue = dialogue
             return None
         dialogue.begin_round(now_ns)
-    known = state.records[GuaranteeRecord].prospects
+    plan = partial(
+        guarantee.plan_preemption,
+        state,
+        ask,
+        predicate=dialogue,
+        index=state.victim_index,
+        now_ns=now_ns,
+        within=within,
+    )
     try:
-        found = _plan_by_kinds(state, ask, dialogue, known, within, now_ns)
+        found = _plan_by_kinds(state, ask, plan, now_ns)
     except AnswerPending:
         ask.dialogue = dialogue
         return None
@@ -402,46 +413,27 @@ def _plan_attempt(state: PartitionState, ask: Allocation, now_ns: int) -> Preemp
     return name_roomy_nodes(ask, within, found) if isinstance(found, Refusal) else found
 
 
-def _plan_by_kinds(
-    state: PartitionState,
-    ask: Allocation,
-    dialogue: Dialogue | None,
-    known: KnownProspects,
-    within: Within | None,
-    now_ns: int,
-) -> PreemptionPlan | Refusal:
+def _plan_by_kinds(state: PartitionState, ask: Allocation, plan: _Plan, now_ns: int) -> PreemptionPlan | Refusal:
     """Returns the plan for *ask* of the first kind that has one: for a guarantee, then within its leaf. Whom minimum
     run times protect goes for an ask that has waited for long, but last of all."""
     patient = state.preempts_within(ask.queue)
-    found = _plan_first(state, ask, dialogue, known, within, now_ns, patient=patient)
+    found = _plan_first(state, ask, plan, now_ns, patient=patient)
     if patient and isinstance(found, Refusal) and found.protected and is_impatient(ask, now_ns):
-        return _plan_first(state, ask, dialogue, known, within, now_ns, patient=False)
+        return _plan_first(state, ask, plan, now_ns, patient=False)
     return found
 
 
 def _plan_first(
-    state: PartitionState,
-    ask: Allocation,
-    dialogue: Dialogue | None,
-    known: KnownProspects,
-    within: Within | None,
-    now_ns: int,
-    *,
-    patient: bool,
+    state: PartitionState, ask: Allocation, plan: _Plan, now_ns: int, *, patient: bool
 ) -> PreemptionPlan | Refusal:
-    index, inside = state.victim_index, state.preempts_within(ask.queue)
     refused = Refusal(Outcome.POLICY_OFF)
     if state.guarantee_preemption:
-        found = guarantee.plan_preemption(
-            state, ask, predicate=dialogue, index=index, known=known, now_ns=now_ns, within=within, patient=patient
-        )
-        if isinstance(found, PreemptionPlan) or not inside:
+        found = plan(known=state.records[GuaranteeRecord].prospects, patient=patient)
+        if isinstance(found, PreemptionPlan) or not state.preempts_within(ask.queue):
             return found
         refused = found
     held = _check_limit(state, ask.shape.pairs, now_ns, WITHIN.name)
-    found = held or guarantee.plan_preemption(
-        state, ask, predicate=dialogue, index=index, now_ns=now_ns, within=within, kind=WITHIN.name, patient=patient
-    )
+    found = held or plan(kind=WITHIN.name, patient=patient)
     if isinstance(found, PreemptionPlan) or refused.outcome is Outcome.POLICY_OFF:
         return found
     detail = f"within {ask.queue.path}: {found.detail}; for a guarantee: {refused.outcome}"

@@ -27,7 +27,7 @@ from kornel.core.model.nodes import Node
 from kornel.core.model.queues import Queue
 from kornel.core.model.shapes import Pairs, Shape, Vector
 from kornel.core.preemption.plan import Refusal
-from kornel.core.preemption.protection import ends_of, is_impatient
+from kornel.core.preemption.run_times import ends_of, is_impatient
 from kornel.core.state.partition_state import PartitionState
 
 FIRST_PAUSE_NS: Final = 10**9

@@ -23,7 +23,7 @@ from kornel.core.model.shapes import Pairs, Shape
 from kornel.core.preemption.entitlement import Entitlement
 from kornel.core.preemption.guarantee.rules.needs import Needs
 from kornel.core.preemption.priorities import Adjustment, adjust_within, adjustment_of
-from kornel.core.preemption.protection import guard_of
+from kornel.core.preemption.run_times import guard_of
 from kornel.core.preemption.walk import Effects
 from kornel.core.state.records.giving_queues import Alike, describe_leaf
 from kornel.core.state.records.victim_index import VictimIndex

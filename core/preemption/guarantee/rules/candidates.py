@@ -23,7 +23,7 @@ from kornel.core.preemption.gang_losses import GangLosses
 from kornel.core.preemption.guarantee.rules.allowances import LeafTerms, Terms
 from kornel.core.preemption.guarantee.rules.cost import Pricing
 from kornel.core.preemption.plan import NOBODY_SPARED, Spared
-from kornel.core.preemption.protection import last_end
+from kornel.core.preemption.run_times import last_end
 from kornel.core.preemption.walk import Candidate, Effects
 from kornel.core.state.records.victim_index import CLASSES, InOrder, RankedLeaf, VictimIndex, age_of, reluctance_of
 
@@ -315,11 +315,11 @@ class Candidates:
             return None
         late_ns = 0
         guard = leaf_terms.branch.guard or application.queue
-        if guard.properties.min_runtime_most_ns and self.is_protected(leaf_terms, (allocation,)):
-            if not self.is_late:
+        if guard.properties.min_runtime_most_ns:
+            late_ns = self.protected_until(guard, (allocation,))
+            if late_ns and not self.is_late:
                 dropped["min-runtime"] += 1
                 return None
-            late_ns = last_end((allocation,), guard)
         if application.leaves_whole and allocation.spec.task_group:
             own_effects = self._effects_of_member(allocation, effects)
             if own_effects is None:
@@ -360,19 +360,16 @@ class Candidates:
         name = application.application_id
         return name != self._own_application and name not in self._spared.applications
 
-    def is_protected(self, leaf_terms: LeafTerms, tasks: Sequence[Allocation]) -> bool:
-        """Tells whether one of *tasks* of one leaf, which leave together, has not run for its minimum run time, and
-        notes when that ends."""
-        guard = leaf_terms.branch.guard or tasks[0].application.queue
-        if not guard.properties.min_runtime_most_ns:
-            return False
+    def protected_until(self, guard: Queue, tasks: Sequence[Allocation]) -> int:
+        """Returns the time until which one of *tasks*, which leave together, has not run for the minimum run time of
+        *guard*, and notes it; 0: all have."""
         until_ns = last_end(tasks, guard)
         if until_ns <= self._now_ns:
-            return False
+            return 0
         for task in tasks:
             self._index.note_protected(task, until_ns)
         self.ends_ns = min(until_ns, self.ends_ns or until_ns)
-        return True
+        return until_ns
 
     @property
     def has_prices(self) -> bool:

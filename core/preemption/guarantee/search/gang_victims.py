@@ -69,7 +69,7 @@ def find_gangs(candidates: Candidates, among: Iterable[Node] | None = None) -> I
             highest = terms.highest
             if not members or (highest is not None and any(member.priority > highest for member in members)):
                 continue  # Law 6 protects a member.
-            late = candidates.is_protected(terms, members)
+            late = candidates.protected_until(terms.branch.guard or leaf, members) > 0
             if late and not candidates.is_late:
                 continue
             orders = {member: candidates.order_of(terms, member) for member in members}

@@ -36,7 +36,7 @@ from kornel.core.preemption.plan import (
     Refusal,
     Spared,
 )
-from kornel.core.preemption.protection import is_impatient, say_until
+from kornel.core.preemption.run_times import is_impatient, say_until
 from kornel.core.state.records.victim_index import CLASSES, VictimIndex
 from kornel.shared.readable_amounts import format_count
 

@@ -16,7 +16,7 @@ from kornel.core.model.queues import Queue
 from kornel.core.model.shapes import Pairs
 from kornel.core.preemption.monitor.selection.figures import Amounts, Picture, QueueFigures
 from kornel.core.preemption.priorities import Adjustment, adjustment_of
-from kornel.core.preemption.protection import guard_of
+from kornel.core.preemption.run_times import guard_of
 
 EVERY: Final = PRIORITY_MAX
 """Says that tasks of every priority may be taken."""

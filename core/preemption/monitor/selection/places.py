@@ -36,7 +36,7 @@ from kornel.core.preemption.monitor.selection.passages import admits
 from kornel.core.preemption.monitor.selection.place_order import rearrange_places
 from kornel.core.preemption.monitor.selection.round import Round, is_positive
 from kornel.core.preemption.monitor.selection.victim_choice import NodeRooms, VictimChoice, is_usable
-from kornel.core.preemption.protection import last_end
+from kornel.core.preemption.run_times import last_end
 
 LOOKS_PER_TRY: Final = 5
 """The number of allocations that can be examined in the time of one attempt to make room on a node."""

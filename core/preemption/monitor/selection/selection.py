@@ -24,7 +24,7 @@ from kornel.core.preemption.monitor.selection.places import Planner
 from kornel.core.preemption.monitor.selection.round import Memory, Round, Targets, is_positive
 from kornel.core.preemption.monitor.selection.settings import BALANCE_WAIT_NS, MonitorSettings
 from kornel.core.preemption.monitor.selection.unit_turns import plan_units
-from kornel.core.preemption.protection import ends_of
+from kornel.core.preemption.run_times import ends_of
 from kornel.core.state.records.victim_index import CLASSES, reluctance_of
 
 LOOKS_A_PIECE: Final = 1_000

@@ -16,7 +16,7 @@ from kornel.core.preemption.monitor.selection.candidates import ORIGINATORS, Can
 from kornel.core.preemption.monitor.selection.figures import Amounts, QueueFigures
 from kornel.core.preemption.monitor.selection.passages import list_bounds
 from kornel.core.preemption.monitor.selection.round import Round
-from kornel.core.preemption.protection import is_impatient, last_end
+from kornel.core.preemption.run_times import is_impatient, last_end
 from kornel.core.preemption.walk import Candidate as Walked
 from kornel.core.preemption.walk import Effects, Walk, walk_again
 
