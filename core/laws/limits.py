@@ -18,18 +18,45 @@ _WAITS: Final = (AskPlace.WAITING, AskPlace.POOLED, AskPlace.RESERVED, AskPlace.
 """The places of asks that wait, whose users are active."""
 
 
-def check_limits(asks: Sequence[Allocation], names: Sequence[str]) -> Iterator[Violation]:
+def check_limits(
+    asks: Sequence[Allocation], names: Sequence[str], victims: Sequence[Allocation] = ()
+) -> Iterator[Violation]:
     """Yields the limits that *asks*, which are of one application, would exceed beside what its user and group hold and
-    what others of theirs have preempted for. *names*: the names of the types."""
+    what others of theirs have preempted for. *names*: the names of the types. *victims*: those of their own leaf that
+    leave for them; with these, the limits of users and groups count once all who leave have left (preemption.md M)."""
     for account in asks[0].application.accounts:
         wanted: dict[int, int] = {}
         for ask in asks:
             for t, amount in ask.shape.pairs if _is_counted(account, ask) else ():
                 wanted[t] = wanted.get(t, 0) + amount
-        claims = [claim for claim in _claims_of(account) if claim not in asks]
-        beside = {t: sum(claim.shape.amounts.get(t, 0) for claim in claims) for t in range(len(names))}
+        beside = _sum_beside(account, asks, len(names), victims)
         for t, total, most in find_excess(account, wanted, beside):
             yield Violation(Law.WITHIN_LIMITS, f"{account} would have {names[t]}={total} of {most}")
+
+
+def list_lacking(ask: Allocation, account: Account, names: Sequence[str]) -> list[tuple[int, int]]:
+    """Returns how much of each type has to leave below the limit of *account* beside those who leave already, so that
+    *ask* fits there."""
+    if account.kind not in (AccountKind.USER, AccountKind.GROUP):
+        return []
+    beside = _sum_beside(account, [ask], len(names), [ask])
+    return [(t, total - most) for t, total, most in find_excess(account, ask.shape.amounts, beside)]
+
+
+def _sum_beside(
+    account: Account, asks: Sequence[Allocation], width: int, victims: Sequence[Allocation]
+) -> dict[int, int]:
+    """Returns what others than *asks* have claimed at *account*, by type; if there are *victims*, without what they and
+    all who leave already hold there."""
+    claims = [claim for claim in _claims_of(account) if claim not in asks]
+    gone: list[Allocation] = []
+    if victims and account.kind in (AccountKind.USER, AccountKind.GROUP):
+        held = [task for application in account.applications for task in application.allocations.values()]
+        gone = [task for task in held if task.preempted or task in victims]
+    return {
+        t: sum(claim.shape.amounts.get(t, 0) for claim in claims) - sum(task.shape.amounts.get(t, 0) for task in gone)
+        for t in range(width)
+    }
 
 
 def find_excess(

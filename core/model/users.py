@@ -102,6 +102,16 @@ class Account:
         out."""
         return self.limit.max
 
+    @property
+    def counts_holders(self) -> bool:
+        """Tells whether this is the limit of a user or group, below which room comes free as much as victims leave."""
+        return self.kind in (AccountKind.USER, AccountKind.GROUP)
+
+    def count_leaving(self, t: int) -> int:
+        """Returns how much of type *t* tasks that preemption has asked to leave hold here."""
+        tasks = [task for application in self.holders for task in application.allocations.values() if task.preempted]
+        return sum([task.shape.amounts.get(t, 0) for task in tasks])
+
     def counts_ask(self, _ask: Allocation) -> bool:
         """Tells whether the amounts of an ask or allocation of its applications are counted here."""
         return True

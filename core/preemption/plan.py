@@ -44,6 +44,7 @@ class Need(StrEnum):
 
     NODE = "node"
     QUEUE = "queue"
+    LIMIT = "limit"
     GUARANTEE = "guarantee"
 
 
@@ -51,6 +52,7 @@ _PLACES: Final[Mapping[str, str]] = MappingProxyType(
     {
         Need.NODE: "on the node",
         Need.QUEUE: "under the max of a queue",
+        Need.LIMIT: "under a limit of its user",
         Need.GUARANTEE: "under its guarantee",
     }
 )

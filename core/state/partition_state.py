@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 from kornel.core.domain.drains import OperatorDrain
 from kornel.core.domain.effects import Effect, PreemptionDecided
 from kornel.core.domain.preemption_kinds import GUARANTEE, WITHIN
-from kornel.core.domain.reasons import Ignored
+from kornel.core.domain.reasons import Ignored, Unschedulable
 from kornel.core.domain.settings import (
     GuaranteeMode,
     NodeSortPolicy,
@@ -25,6 +25,7 @@ from kornel.core.model.callbacks import Callbacks
 from kornel.core.model.domains import Topology
 from kornel.core.model.leaf_accounts import MoreShares
 from kornel.core.model.nodes import Node
+from kornel.core.model.not_placed import NotPlaced
 from kornel.core.model.orders.keyed_heap import KeyedHeap
 from kornel.core.model.orders.node_order import NodeOrder
 from kornel.core.model.orders.waiting_rooms import WaitingRoom
@@ -221,6 +222,18 @@ class PartitionState:
             and settings.sort_by_priority
             and settings.preemption_policy is not PreemptionPolicyKind.DISABLED
             and WITHIN.name in self.preemption.policies
+        )
+
+    def victims_may_help(self, ask: Allocation, limited: NotPlaced) -> bool:
+        """Tells whether victims may make room for *ask*, which *limited* keeps back: in queues and on nodes, and within
+        a leaf also under the limit of a user or group that *ask* itself would exceed (preemption.md M)."""
+        account = limited.account
+        return limited.preemption_may_help or (
+            account is not None
+            and limited.reason is Unschedulable.USER_QUOTA
+            and account.counts_holders
+            and self.preempts_within(ask.queue)
+            and not account.admits(ask.shape.pairs)
         )
 
     @property

@@ -1,7 +1,8 @@
 """What may leave for an ask of a higher priority in the same queue, by trying every set of tasks.
 
 From the words of the rule: tasks of the same queue and of other applications, lower in priority by the gap or more,
-only for what is lacking on a node or below a full max of the path; those that opted out only where the others do not
+only for what is lacking on a node, below a full max of the path, or below a limit of its user, for which only that
+user's tasks in the queue make room; those that opted out only where the others do not
 do. No queue on the path ends below its guarantee, nor lower if it is below, the ask counted in.
 """
 
@@ -23,6 +24,7 @@ class Task:
     node: str
     here: bool = True
     opted_out: bool = False
+    user: str = "eve"
 
 
 @dataclass(frozen=True)
@@ -39,6 +41,8 @@ class World:
     priority: int
     gap: int
     application: str = "hot"
+    limit: tuple[int, int] | None = None
+    """What user ann of the ask may hold, in the queue (level 0) or below its parent (1)."""
 
     def held(self, level: int) -> int:
         """What the queue (level 0) or its parent (1) holds."""
@@ -56,6 +60,10 @@ class World:
             most is not None and self.held(level) - freed + self.size > max(most, self.held(level))
             for level, (_, most) in enumerate(self.shares)
         )
+        if self.limit is not None:
+            level, most = self.limit
+            left = [task for task in self.tasks if task.user == "ann" and (task.here or level) and task not in gone]
+            full = full or sum(task.size for task in left) + self.size > most
         return full or self.free(node) + on_node < self.size
 
     def may_go(self, gone: Sequence[Task]) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import re
+from dataclasses import replace
 
 import pytest
 
@@ -12,10 +13,13 @@ from tests.scenarios.stage import Stage
 
 WORLDS = 400
 NODES = ("n1", "n2")
+USERS = {"hot": "ann", "b": "ann"}
+"""The users of applications; eve has the others."""
 
 
-def make_world(rng: random.Random) -> World:
-    """Returns a world of at most six tasks on one or two nodes, all of which are full or nearly so."""
+def make_world(rng: random.Random, *, limited: bool = False) -> World:
+    """Returns a world of at most six tasks on one or two nodes, all of which are full or nearly so. *limited*: a limit
+    of the user of the ask is full or nearly so, too, and nodes may have room."""
     nodes = dict.fromkeys(NODES[: rng.randint(1, 2)], 0)
     tasks = tuple(
         Task(
@@ -29,6 +33,7 @@ def make_world(rng: random.Random) -> World:
         )
         for number in range(rng.randint(1, 6))
     )
+    tasks = tuple(replace(task, user=USERS.get(task.application, "eve")) for task in tasks)
     for node in nodes:
         load = sum(task.size for task in tasks if task.node == node)
         nodes[node] = max(1, load + rng.choice((0, 0, 1, 5)))
@@ -39,7 +44,14 @@ def make_world(rng: random.Random) -> World:
     shares = [(owed, None if least is None else max(least, owed)) for owed, least in zip(guaranteed, most, strict=True)]
     if shares[1][1] is not None:  # A guarantee or max below may not exceed that of its parent.
         shares[0] = (min(shares[0][0], shares[1][1]), shares[0][1] and min(shares[0][1], shares[1][1]))
-    return World(nodes, tasks, (shares[0], shares[1]), rng.randint(1, 4), rng.randint(0, 6), rng.randint(1, 3))
+    size, limit = rng.randint(1, 4), None
+    if limited:
+        level = rng.randint(0, 1)
+        mine = sum(task.size for task in tasks if task.user == "ann" and (task.here or level))
+        limit = level, min(max(1, mine + rng.randint(-1, size)), shares[level][1] or 99)
+        if rng.random() < 0.5:  # Nodes have room, so that the limit alone keeps the ask back.
+            nodes = {node: most + 5 for node, most in nodes.items()}
+    return World(nodes, tasks, (shares[0], shares[1]), size, rng.randint(0, 6), rng.randint(1, 3), limit=limit)
 
 
 def lines_of(world: World) -> list[str]:
@@ -49,14 +61,21 @@ def lines_of(world: World) -> list[str]:
         owed, most = world.shares[level]
         return (f" guaranteed={{f={owed}}}" if owed else "") + (f" max={{f={most}}}" if most is not None else "")
 
+    limits: list[str] = []
+    if world.limit is not None:
+        limits = [f"limit root.p{('.a', '')[world.limit[0]]} users=ann max={{f={world.limit[1]}}}"]
     within = f"preemption.within=priority preemption.within.gap={world.gap} preemption.delay=1s"
     lines = [
         'partition policies="[within]"',
         f"queue root.p{amounts(1)}",
         f"queue root.p.a {within}{amounts(0)}",
         "queue root.p.z",
+        *limits,
         *(f"node {node} f={size}" for node, size in world.nodes.items()),
     ]
+    applications = {(task.application, task.here): task.user for task in world.tasks} | {("hot", True): "ann"}
+    for (name, here), user in applications.items():
+        lines.append(f"app {name if here else f'z{name}'} queue=root.p.{'a' if here else 'z'} user={user}")
     for number, task in enumerate(world.tasks):
         queue, name = ("root.p.a", task.application) if task.here else ("root.p.z", f"z{task.application}")
         lines.append(
@@ -84,12 +103,13 @@ def has_room(world: World) -> bool:
     )
 
 
+@pytest.mark.parametrize("limited", [False, True])
 @pytest.mark.parametrize("worlds", [WORLDS, pytest.param(10_000, marks=pytest.mark.long)])
-def test_every_plan_is_one_of_all_lawful_ones(worlds: int) -> None:
+def test_every_plan_is_one_of_all_lawful_ones(worlds: int, limited: bool) -> None:
     """It also finds one nearly always where there is one: victims all run on the node if that lacks room."""
     rng, served, missed = random.Random(worlds), 0, 0
     for _ in range(worlds):
-        world = make_world(rng)
+        world = make_world(rng, limited=limited)
         if has_room(world):
             continue
         found, plans = play(world), world.plans()

@@ -23,6 +23,7 @@ from kornel.core.preemption.foresight import (
 from kornel.core.preemption.guarantee.attempts import drive as guarantee_drive
 from kornel.core.preemption.guarantee.guarantee_record import GuaranteeRecord
 from kornel.core.preemption.guarantee.protection import tally_protection
+from kornel.core.preemption.guarantee.rules.own_leaf import list_exceeded
 from kornel.core.preemption.guarantee.search import planner as guarantee
 from kornel.core.preemption.kind import BOUNDS
 from kornel.core.preemption.plan import PreemptionPlan, Refusal
@@ -45,7 +46,7 @@ def foresee_attempt(state: PartitionState, ask: Allocation, asked: Circumstances
         return None
     if state.preempts_within(ask.queue) and ask.spec.allow_preempt_other:
         entitled = find_entitlement(ask, state.guarantee_mode, state.types.names)
-        if not state.guarantee_preemption or isinstance(entitled, Refusal):
+        if not state.guarantee_preemption or isinstance(entitled, Refusal) or list_exceeded(ask):
             return None
     if state.has_periodic_policy and not (state.guarantee_preemption and ask.spec.allow_preempt_other):
         return None

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 
 from kornel.core.domain.settings import GuaranteeMode, PreemptionPolicyKind, PreemptWithin, PriorityPolicy
-from kornel.core.laws import eligible, overkill
+from kornel.core.laws import eligible, limits, overkill
 from kornel.core.laws.verdict import Law, Violation, net_of, path_of
 from kornel.core.model.allocations import Allocation
 from kornel.core.model.queues import Queue
@@ -245,6 +245,11 @@ def list_queue_needs(case: Case, victims: Collection[Allocation]) -> list[overki
                 below = {v.key: v.shape.amounts.get(t, 0) for v in victims if queue in path_of(v.queue)}
                 mine = may_be_taken_for(case, t, victims)
                 found.append(overkill.Need(f"{case.names[t]} in {queue.path}", needed, below, mine))
+    for account in case.ask.accounts if case.inside else ():
+        theirs = [victim for victim in victims if account in victim.application.accounts]
+        for t, over in limits.list_lacking(case.ask, account, case.names):
+            below = {victim.key: victim.shape.amounts.get(t, 0) for victim in theirs}
+            found.append(overkill.Need(f"{case.names[t]} of {account}", over, below, frozenset(below)))
     return found
 
 

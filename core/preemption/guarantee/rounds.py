@@ -78,7 +78,7 @@ class PartitionRound:
         if group is None or not self._may_search():
             return False
         found = finding.find_node(self._state, ask)
-        if not isinstance(found, NotPlaced) or not found.preemption_may_help:
+        if not isinstance(found, NotPlaced) or not self._state.victims_may_help(ask, found):
             return False
         if guarantee_drive.keep_waiting(self._state, group, self._now_ns):
             return False

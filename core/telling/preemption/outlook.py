@@ -94,7 +94,7 @@ def find_outlook(
             verdict.UNDER_WAY, "", Outcome.TRIGGERED, detail, ask.rearm_ns or None, node_id, left
         )
         return _add_history(state, ask, under_way)
-    if limited is not None and not limited.preemption_may_help:
+    if limited is not None and not state.victims_may_help(ask, limited):
         what = f"{limited.account}" if limited.account is not None else f"{limited.queue}"
         return PreemptionOutlook(
             verdict.FORBIDDEN, f"{limited.reason}: preemption cannot help", "", f"victims make no room in {what}"

@@ -233,7 +233,9 @@ def _forecast_victims(sandbox: Sandbox, placed: list[Placed], left: Unplaced, no
             sandbox.reserve_by_age(equals)
     preempts: list[Preempts] = []
     waits: list[Waits] = []
-    seeking = _in_turn(sandbox, [_Seekers(asks, why) for equals, why in left for asks in _holders_apart(equals)])
+    seeking = _in_turn(
+        sandbox, [_Seekers(asks, why, sandbox) for equals, why in left for asks in _holders_apart(equals)]
+    )
     while seeking:
         first, searches = seeking[0], sandbox.searches
         found = first.find_victims(sandbox)
@@ -261,7 +263,7 @@ def _is_cut(notes: list[str]) -> bool:
 class _Seekers:
     """Equal asks of one application that found no place and look for victims, one after the other."""
 
-    def __init__(self, equals: list[Allocation], reason: NotPlaced) -> None:
+    def __init__(self, equals: list[Allocation], reason: NotPlaced, sandbox: Sandbox) -> None:
         self.asks = deque(equals)
         """The asks that have not tried yet; the first is the next."""
         self.turn: tuple[object, ...] | None = None
@@ -271,12 +273,12 @@ class _Seekers:
         """The asks that found no victims; consecutive asks with the same reason share an entry."""
         self._reason = reason
         self._for_all = ""
-        self._note_limit(reason)
+        self._note_limit(sandbox, equals[0], reason)
 
-    def _note_limit(self, reason: NotPlaced | None) -> None:
+    def _note_limit(self, sandbox: Sandbox, ask: Allocation, reason: NotPlaced | None) -> None:
         """Notes that no victim makes room for any of the asks if *reason* is such a limit, which earlier asks may have
         filled."""
-        if reason is not None and not reason.preemption_may_help:
+        if reason is not None and not sandbox.state.victims_may_help(ask, reason):
             self._reason, self._for_all = reason, "victims make no room within this limit"
 
     def find_victims(self, sandbox: Sandbox) -> Preempts | None:
@@ -289,7 +291,7 @@ class _Seekers:
             if not self._for_all and sandbox.searches >= MOST_SEARCHES:
                 self._for_all = "not examined"
             if not self._for_all:
-                self._note_limit(sandbox.find_limit(ask))
+                self._note_limit(sandbox, ask, sandbox.find_limit(ask))
             why = str(Outcome.ALREADY_TRIGGERED) if ask.triggered else self._for_all
             if not why:
                 result, due_ns = sandbox.attempt_preemption(ask, sandbox.due_ns(ask))

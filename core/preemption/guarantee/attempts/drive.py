@@ -28,6 +28,7 @@ from kornel.core.preemption.consulting import MOST_ROUNDS, Dialogue
 from kornel.core.preemption.entitlement import fence_root, find_entitlement
 from kornel.core.preemption.guarantee import laws
 from kornel.core.preemption.guarantee.guarantee_record import PASS_NS, GuaranteeRecord
+from kornel.core.preemption.guarantee.rules.own_leaf import list_exceeded
 from kornel.core.preemption.guarantee.search import planner as guarantee
 from kornel.core.preemption.guarantee.search.planner import Within
 from kornel.core.preemption.guarantee.search.prospects import Unprepared
@@ -172,12 +173,12 @@ def serve_unplaced(state: PartitionState, group: AskGroup, why: NotPlaced, now_n
     are still due.
     """
     cost = 0
-    helps = may_preempt(state, group.application.queue) and why.preemption_may_help
+    helps = may_preempt(state, group.application.queue) and state.victims_may_help(group.first_ask(), why)
     if helps and not keep_waiting(state, group, now_ns):
         cost = 1 if state.records[GuaranteeRecord].prospects.behind else ATTEMPT_COST
         if try_due_asks(state, group, now_ns) or group.due:
             return cost, True
-    if group.due and why.reason is Unschedulable.USER_QUOTA and why.account is not None:
+    if group.due and not helps and why.reason is Unschedulable.USER_QUOTA and why.account is not None:
         cannot_help(state, group.first_ask(), why.account, now_ns)
     return cost, False
 
@@ -193,7 +194,7 @@ def serve_reserved(state: PartitionState, reservation: Reservation, limited: Not
     Returns whether it preempted. *limited*: the limit that keeps it back. Who must run there frees nothing elsewhere.
     """
     ask = reservation.ask
-    helps = not ask.spec.required_node and (limited is None or limited.preemption_may_help)
+    helps = not ask.spec.required_node and (limited is None or state.victims_may_help(ask, limited))
     return ask.attempt_due and helps and may_preempt(state, ask.queue) and attempt_preemption(state, ask, now_ns)
 
 
@@ -427,7 +428,8 @@ def _plan_first(
     state: PartitionState, ask: Allocation, plan: _Plan, now_ns: int, *, patient: bool
 ) -> PreemptionPlan | Refusal:
     refused = Refusal(Outcome.POLICY_OFF)
-    if state.guarantee_preemption:
+    # For what a limit of its user lacks, nobody goes but in its leaf.
+    if state.guarantee_preemption and not list_exceeded(ask):
         found = plan(known=state.records[GuaranteeRecord].prospects, patient=patient)
         if isinstance(found, PreemptionPlan) or not state.preempts_within(ask.queue):
             return found

@@ -82,7 +82,10 @@ def _find_kind(state: PartitionState, claim: Reservation, ask: Allocation) -> st
     ledger.unbook_claim(state, holder)
     limited, fence = finding.exceeded_limit(state, ask), fence_root(ask)
     # Every max on the path lets it have what the holder was to have once the victims have left.
-    admitted = limited is None or (limited.preemption_may_help and not _subtract(ask.shape.pairs, holder.shape.pairs))
+    helps = limited is not None and (
+        limited.preemption_may_help or (limited.account in holder.accounts and state.victims_may_help(ask, limited))
+    )
+    admitted = limited is None or (helps and not _subtract(ask.shape.pairs, holder.shape.pairs))
     theirs = all(fence in v.queue.lineage() and v.application is not ask.application for v in holder.victims.values())
     # Within the leaf nobody has to be owed anything.
     within = state.preempts_within(ask.queue) and all(v.queue is ask.queue for v in holder.victims.values())

@@ -101,6 +101,8 @@ class Terms:
         self.needs: Final = needs
         self._demand = ask.shape.amounts
         self._path = set(ask.queue.lineage())
+        self.shared = True
+        """Tells whether an answer is the same for asks of other users."""
         self._entitling = tuple(dict.fromkeys(entitled.queues.values()))
         self._all_owed = all(needs.owed)
         self._rooms: dict[Queue, dict[int, int]] = {}
@@ -203,6 +205,10 @@ class Terms:
         else:
             terms.effects[shape] = found
         return found
+
+    def effects_below(self, _tasks: Sequence[Allocation], effects: Effects) -> Effects:
+        """Returns *effects* with what tasks free besides because of whose they are."""
+        return effects
 
     def effects_of_member(self, effects: Effects, room: int) -> Effects:
         """Returns *effects* for members of one task group, each of which also takes 1 from *room*."""

@@ -326,6 +326,8 @@ class Candidates:
                 dropped["gang"] += 1
                 return None
             effects = own_effects
+        if not self._terms.shared:
+            effects = self._terms.effects_below((allocation,), effects)
         candidate = (
             late_ns or order, age_of(allocation), application.preempted_count, allocation.key, allocation, effects,
         )  # fmt: skip

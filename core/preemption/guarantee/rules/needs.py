@@ -11,6 +11,7 @@ from kornel.core.model.allocations import Allocation, Reservation
 from kornel.core.model.nodes import Node
 from kornel.core.model.queues import Queue
 from kornel.core.model.shapes import Vector, holds_pairs
+from kornel.core.model.users import Account
 from kornel.core.policies.guarantees import project_usage
 from kornel.core.preemption.entitlement import Entitlement
 from kornel.core.preemption.plan import Need
@@ -29,7 +30,7 @@ class Needs:
     No need exceeds what the ask asks for, except on an over-allocated node.
     """
 
-    __slots__ = ("ask", "base", "lent", "owed", "queue", "scopes", "swaps", "types")
+    __slots__ = ("ask", "base", "lent", "limits", "owed", "queue", "scopes", "swaps", "types")
 
     def __init__(
         self,
@@ -45,7 +46,9 @@ class Needs:
         """The need ``N_queue`` by type."""
         self.swaps = entitled.swaps
         self.types: list[int] = [t for t, _ in ask.shape.pairs]
-        self.scopes: list[Queue | None] = [None] * len(self.types)
+        self.limits: dict[int, int] = {}
+        """The most that has to leave below a limit of a user or group by type."""
+        self.scopes: list[Queue | Account | None] = [None] * len(self.types)
         self.base: list[int] = [self.queue.get(t, 0) for t in self.types]
         """The needs on a node that has room."""
         self.owed: list[bool] = [t in entitled.queues for t in self.types]
@@ -63,6 +66,18 @@ class Needs:
                 self.scopes.append(queue)
                 self.base.append(amount)
                 self.owed.append(True)
+
+    def add_limits(self, over: Mapping[tuple[Account, int], int]) -> dict[tuple[Account, int], int]:
+        """Adds what has to leave below limits of users and groups, by account and type, to which only victims that are
+        counted there contribute. Returns the numbers of these needs."""
+        numbers = {key: len(self.types) + n for n, key in enumerate(over)}
+        for (account, t), amount in over.items():
+            self.types.append(t)
+            self.scopes.append(account)
+            self.base.append(amount)
+            self.owed.append(True)
+            self.limits[t] = max(amount, self.limits.get(t, 0))
+        return numbers
 
     def needs_victims_everywhere(self) -> bool:
         """Tells whether victims are needed on every node, even on one that has room."""
@@ -95,6 +110,7 @@ class Needs:
         by_need = {
             Need.NODE: short,
             Need.QUEUE: {names[t]: amount for t, amount in self.queue.items()},
+            Need.LIMIT: {names[t]: amount for t, amount in self.limits.items()},
             Need.GUARANTEE: {names[t]: amount for t, amount in self.swaps.items()},
         }
         return {need.value: amounts for need, amounts in by_need.items() if amounts}

@@ -55,6 +55,8 @@ class WholeGang(NamedTuple):
         effects = terms.effects_of_gang(self.leaf, [member.shape for member in here], everywhere, surplus)
         if effects is None:
             return None
+        if not terms.shared:
+            effects = terms.effects_below(list(self.members), effects)
         name = f"{here[0].key} and its gang"
         return (self.order, self.oldest, self.application.preempted_count, name, here[0], effects)
 

@@ -173,7 +173,7 @@ def _plan_on_nodes(
             anywhere=needs.needs_victims_everywhere(),
             cut_short=search.cut_short,
             protected=candidates.ends_ns > 0,
-            by_law_3=candidates.ends_ns > 0 or "law 3" in candidates.dropped,
+            by_law_3=candidates.ends_ns > 0 or "law 3" in candidates.dropped or not terms.shared,
         )
     return PreemptionPlan(
         kind=kind,
