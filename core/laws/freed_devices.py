@@ -22,11 +22,16 @@ _WHOLE = 1_000
 
 
 def leaves_enough(
-    node: Node, ask: Allocation, victims: Collection[Allocation], given_up: Mapping[Allocation, object]
+    node: Node,
+    ask: Allocation,
+    victims: Collection[Allocation],
+    given_up: Mapping[Allocation, object],
+    lenders: Collection[Allocation] = (),
 ) -> bool:
     """Tells whether *ask* finds its devices on *node* once *victims* have left, and those that are leaving already.
 
-    *given_up*: victims that did not leave in time, and are no longer expected to leave.
+    *given_up*: victims that did not leave in time, and are no longer expected to leave. *lenders*: those whose kept
+    devices the ask may have.
     """
     request = ask.shape.devices
     if request is None:
@@ -40,7 +45,8 @@ def leaves_enough(
         fits = not request.types or device.spec.type in request.types
         if fits and not device.leaving:
             held = sum(share for holder, share in device.holders.items() if holder not in gone)
-            left[name] = _WHOLE - held - sum(share for other, share in device.kept.items() if other is not ask)
+            others = (other for other in device.kept if other is not ask and other not in lenders)
+            left[name] = _WHOLE - held - sum(device.kept[other] for other in others)
     return _has_enough(node, request, left)
 
 
@@ -49,9 +55,10 @@ def list_faults(
     named: Mapping[Allocation, Collection[str]],
     victims: Collection[Allocation],
     given_up: Mapping[Allocation, object],
+    lenders: Collection[Allocation],
 ) -> Iterator[str]:
     """Yields what is wrong with giving members of a gang the devices *named* for them on *node*, all of them at once,
-    when *victims* have left, and those that are leaving already."""
+    when *victims* have left, and those that are leaving already. *lenders*: as for :func:`leaves_enough`."""
     if node.devices is None:
         if any(ask.shape.devices is not None for ask in named):
             yield f"{node.node_id} has no devices"
@@ -74,7 +81,7 @@ def list_faults(
             if request.memory:
                 share = -(-request.memory * _WHOLE // device.spec.memory) if device.spec.memory else _WHOLE + 1
             taken[device.spec.device_id] = taken.get(device.spec.device_id, 0) + share
-    left = _left_on(node, named, victims, given_up)
+    left = _left_on(node, {*named, *lenders}, victims, given_up)
     for name, share in taken.items():
         if share > left.get(name, 0):
             yield f"{name} of {node.node_id} would have {left.get(name, 0)} thousandths for {share}"
@@ -85,13 +92,14 @@ def could_share(
     members: Collection[Allocation],
     victims: Collection[Allocation],
     given_up: Mapping[Allocation, object],
+    lenders: Collection[Allocation] = (),
 ) -> bool | None:
     """Tells whether *members* would all find devices on *node* at once when *victims* have left; ``None``: there are
-    too many ways to try them all."""
+    too many ways to try them all. *lenders*: as for :func:`leaves_enough`."""
     if node.devices is None:
         return False
     requests = [ask.shape.devices for ask in members if ask.shape.devices is not None]
-    left = _left_on(node, members, victims, given_up)
+    left = _left_on(node, {*members, *lenders}, victims, given_up)
     if sum(map(_least_share, requests)) > sum(left.values()):
         return False
     if len(requests) > MOST_MEMBERS or len(left) > MOST_DEVICES:
@@ -157,8 +165,8 @@ def _share_of(spec: DeviceSpec, request: DeviceRequest) -> int:
 def _left_on(
     node: Node, asks: Collection[Allocation], victims: Collection[Allocation], given_up: Mapping[Allocation, object]
 ) -> dict[str, int]:
-    """Returns, by device of *node* that is still reported, the thousandths that are left for *asks* when *victims* and
-    those that leave already are gone."""
+    """Returns, by device of *node* that is still reported, the thousandths that are left for *asks*, who may have what
+    is kept for any of them, when *victims* and those that leave already are gone."""
     assert node.devices is not None, "the caller has checked"
     gone = {a for a in node.allocations.values() if a.preempted and a not in given_up}.union(victims)
     left: dict[str, int] = {}

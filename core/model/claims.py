@@ -159,20 +159,26 @@ class Claims:
             for room, coming, needed, kept in zip(free, self.unowned, self.needed, by_age, strict=True)
         ]
 
-    def room_beside(self, free: Vector, without: Reservation | None = None) -> Vector:
+    def room_beside(self, free: Vector, without: Collection[Reservation] = ()) -> Vector:
         """Returns, by type, what remains of *free* and of leaving victims once every claim is served.
 
-        An amount is negative only if the node is over-allocated or more is claimed than there is. *without*: a claim to
+        An amount is negative only if the node is over-allocated or more is claimed than there is. *without*: claims to
         leave out.
         """
         held, kept = self.held, self.by_age
-        if without is not None:
-            held, kept = (held, kept.copy()) if without.comes_last else (held.copy(), kept)
-            unbook_amounts(kept if without.comes_last else held, without.pairs)
+        if without:
+            held, kept = held.copy(), kept.copy()
+        for claim in without:
+            unbook_amounts(kept if claim.comes_last else held, claim.pairs)
         return [
             _room_beside(room + leaves - taken, aged)
             for room, leaves, taken, aged in zip(free, self.leaving, held, kept, strict=True)
         ]
+
+    def saves_room(self, free: Vector, pairs: Pairs) -> bool:
+        """Tells whether some of what is *free* or leaving, of a type in *pairs*, is saved for those who come last."""
+        saved, held, leaving = self.by_age, self.held, self.leaving
+        return any(saved[t] > 0 and free[t] + leaving[t] > held[t] for t, _ in pairs)
 
     def is_overdrawn(self, free: Vector, t: int) -> bool:
         """Tells whether more of type *t* is claimed than there will be, claims by age aside; then no claim may be

@@ -157,12 +157,12 @@ class Node:
         assert self.claims is not None, "a reservation has a claim"
         return self.claims.room_for(own, self.free)
 
-    def room_without(self, own: Reservation | None) -> Vector:
-        """Returns ``beside`` as if *own* held nothing."""
+    def room_without(self, own: Reservation | None, lent: Collection[Reservation] = ()) -> Vector:
+        """Returns ``beside`` as if *own*, and the claims *lent* on this node, held nothing."""
         claims = self.claims
-        if claims is None or own is None or own.node is not self:
-            return self.beside
-        return claims.room_beside(self.free, own)
+        if claims is None:
+            return self.free
+        return claims.room_beside(self.free, lent if own is None or own.node is not self else (own, *lent))
 
     def is_overdrawn(self, pairs: Pairs) -> bool:
         """Tells whether claims already exceed what there will be of a type in *pairs*."""

@@ -17,6 +17,7 @@ from kornel.core.domain.priorities import REPAIR, exposed_priority
 from kornel.core.domain.settings import GuaranteeMode, PriorityPolicy
 from kornel.core.model.allocations import Allocation, AskGroup, LimitClaim, Reservation, sum_amounts
 from kornel.core.model.applications import Application
+from kornel.core.model.nodes import Node
 from kornel.core.model.orders.waiting_rooms import ClassedLine
 from kornel.core.model.queues import Queue
 from kornel.core.model.shapes import Pairs
@@ -227,6 +228,24 @@ def list_lent(
     one_each = {claim.waiter: claim for claim in saved}  # A gang may have hundreds of claims.
     passed = {waiter for waiter, claim in one_each.items() if may_pass(ask, claim, dues, pairs)}
     return [claim for claim in saved if claim.waiter in passed]
+
+
+def find_lent(
+    ask: Allocation, saved: Collection[Reservation], dues: Dues, pairs: Pairs | None = None
+) -> dict[Node, list[Reservation]]:
+    """Finds the claims of others whose room *ask* may use in a plan, by node: those of *saved* that it may pass, where
+    some of what it asks for is idle or leaves, devices aside (preemption.md B.7). *pairs*: as for :func:`may_pass`."""
+    sought = ask.shape.pairs if pairs is None else pairs
+    found: dict[Node, list[Reservation]] = {}
+    for claim in dues.list_lenders(ask, saved):
+        claims = claim.node.claims
+        if claim.ask is ask or claims is None:
+            continue
+        if ask.shape.devices is None and not claims.saves_room(claim.node.free, sought):
+            continue
+        if may_pass(ask, claim, dues, pairs):
+            found.setdefault(claim.node, []).append(claim)
+    return found
 
 
 def may_pass(ask: Allocation, claim: Reservation | LimitClaim, dues: Dues, pairs: Pairs | None = None) -> bool:

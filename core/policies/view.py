@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from kornel.core.domain.settings import GuaranteeMode
-from kornel.core.model.allocations import Allocation
+from kornel.core.model.allocations import Allocation, Reservation
 from kornel.core.model.domains import Topology
 from kornel.core.model.nodes import Node
 from kornel.core.model.queues import Queue
-from kornel.core.model.shapes import ResourceTypes
+from kornel.core.model.shapes import Pairs, ResourceTypes
 
 
 class PartitionView(Protocol):
@@ -51,6 +51,11 @@ class PartitionView(Protocol):
     @property
     def given_up(self) -> Mapping[Allocation, object]:
         """Stuck victims, whose room no ask counts on any more."""
+        ...
+
+    def find_lent(self, ask: Allocation, pairs: Pairs | None = None) -> Mapping[Node, Sequence[Reservation]]:
+        """Finds the saved claims of others whose room *ask*, or its gang, which asks for *pairs* together, may use in a
+        plan, by node (preemption.md B.7)."""
         ...
 
     @property

@@ -29,11 +29,11 @@ from kornel.core.model.orders.keyed_heap import KeyedHeap
 from kornel.core.model.orders.node_order import NodeOrder
 from kornel.core.model.orders.waiting_rooms import WaitingRoom
 from kornel.core.model.queues import Queue
-from kornel.core.model.shapes import ResourceTypes, Shape, Vector, widen_vector
+from kornel.core.model.shapes import Pairs, ResourceTypes, Shape, Vector, widen_vector
 from kornel.core.model.task_groups import TaskGroup
 from kornel.core.model.users import Account, FreedSlot
 from kornel.core.policies.application_order import application_turn_key, newcomer_key
-from kornel.core.policies.claim_order import Dues, place_in_line
+from kornel.core.policies.claim_order import Dues, find_lent, place_in_line
 from kornel.core.policies.node_score import NodeScore
 from kornel.core.policies.placement.rules import Rule, compile_rules
 from kornel.core.policies.queue_order import queue_turn_key
@@ -277,6 +277,10 @@ class PartitionState:
         if self.reserving.dues is None or self.reserving.dues.marks != self.marks:
             self.reserving.dues = Dues(self.guarantee_mode, self.marks)
         return self.reserving.dues
+
+    def find_lent(self, ask: Allocation, pairs: Pairs | None = None) -> dict[Node, list[Reservation]]:
+        """Finds the saved claims of others whose room *ask*, or its gang, may use in a plan, by node."""
+        return find_lent(ask, self.reserving.saved, self.dues, pairs) if self.reserving.saved else {}
 
     def report_decision(self, decided: PreemptionDecided) -> None:
         """Appends *decided* to the effects; events that are recorded from now on come after it."""

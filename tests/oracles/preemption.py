@@ -46,8 +46,27 @@ class Oracle:
         return sum(dict(a.shape.pairs).get(t, 0) for a in told)
 
     def held(self, node: Node, t: int, *, by_age: bool) -> int:
-        holders = [r.ask for r in node.reservations.values() if r.ask is not self.ask and r.comes_last is by_age]
+        others = [r for r in node.reservations.values() if r.ask is not self.ask and r.comes_last is by_age]
+        holders = [r.ask for r in others if not (by_age and self.may_use(r.ask))]
         return sum(dict(a.shape.pairs).get(t, 0) for a in holders)
+
+    def may_use(self, holder: Allocation) -> bool:
+        """Whether what *holder* saves is not kept from the ask: it is more important where both meet, or it is owed its
+        guarantee by a queue in which *holder* is not, who is owed none and may run elsewhere."""
+        meet = max((q for q in self.path if q in holder.queue.lineage()), key=lambda queue: queue.depth)
+        if meet is self.ask.queue:
+            between = meet.properties.sort_by_priority or holder.application is self.ask.application
+            more = between and self.ask.priority > holder.priority
+        else:
+            more = meet.properties.sort_by_priority and self.adjusted(self.ask, meet) > self.adjusted(holder, meet)
+        elsewhere = any(queue not in holder.queue.lineage() for queue in self.entitled.values())
+        bound = holder.spec.required_node or Oracle(self.view, holder, self.now_ns).is_owed()
+        return more or (elsewhere and self.is_owed() and not bound)
+
+    def is_owed(self) -> bool:
+        """Whether law 4 lets it have all that it asks for, and nobody has to leave below the guarantee itself."""
+        covered = all(self.demand[t] <= queue.guaranteed[t] for t, queue in self.entitled.items())
+        return bool(self.entitled) and covered and not any(self.swap(t) for t in self.entitled)
 
     def available(self, node: Node, t: int) -> int:
         """What is free or leaving, and nobody else's; who has only waited keeps what is there, not what is missing."""

@@ -132,8 +132,16 @@ INHERITS_TWICE = [
     (2, 4368, 935, 6243), (13, 9998, 123, 961), (8, 1644, 38, 1849), (8, 1486, 2576, 1803), (15, 3841, 7923, 96),
     (6, 18, 1461, 387),
 ]
+REARRANGED = [
+    (13, 519, 341, 334), (16, 391, 244, 362), (14, 487, 6658, 303), (6, 429, 482, 4899), (3, 170, 710, 203),
+    (6, 650, 273, 166), (8, 329, 149, 9998), (13, 288, 1530, 611), (13, 2174, 482, 3469), (16, 391, 244, 362),
+    (2, 1333, 67, 3148), (5, 2936, 296, 169), (14, 1192, 9063, 5745), (16, 1275, 9732, 628), (11, 674, 2689, 648),
+    (10, 0, 364, 159), (15, 381, 267, 1802), (13, 1550, 351, 6921), (3, 7115, 1847, 667), (0, 565, 5774, 255),
+    (7, 9999, 916, 4955), (13, 67, 264, 355), (8, 329, 149, 9998), (15, 515, 119, 1759),
+]
 # fmt: on
-"""An ask for which tasks leave takes over a claim: those who left for it before stay its victims."""
+"""In the first, an ask for which tasks leave takes over a claim: those who left for it before stay its victims. In the
+second, the monitor puts the places on a node into another order: what a holder saves there serves none before it."""
 
 
 def configure(number: int, monitor: str) -> list[str]:
@@ -143,6 +151,7 @@ def configure(number: int, monitor: str) -> list[str]:
 
 @settings(max_examples=scale_examples(400), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @example(monitor="", events=INHERITS_TWICE)
+@example(monitor='monitor="{}"', events=REARRANGED)
 @given(monitor=st.sampled_from(["", 'monitor="{}"', 'coexist=on monitor="{}"']), events=EVENTS)
 def test_books_and_laws_hold_whatever_comes(monitor: str, events: list[tuple[int, ...]]) -> None:
     """Tasks that come, grow, end and preempt, a node and limits that change: the stage audits each step, and no plan

@@ -90,6 +90,8 @@ class _Case(Case):
             for t, amount in place.ask.shape.pairs:
                 wanted[t] = wanted.get(t, 0) + amount
         self._members: Final = {place.ask for place in self.places}
+        least = min(self._members, key=lambda member: (member.spec.priority, member.key))
+        self._lent: Final = view.find_lent(least, None if self.gang is None else ask.shape.pairs)
         self.will_be_free: Final = {node: self._find_free(node) for node in self.on_node}
         """By node and type, the free amount once earlier victims have left, apart from stuck ones."""
         self.room: Final = {node: self._find_room(node) for node in self.on_node}
@@ -117,7 +119,15 @@ class _Case(Case):
         if node.claims is None:
             return 0
         others = [r for r in node.reservations.values() if r.ask not in self._members and r.ask.held_on is not node]
-        return sum(r.ask.shape.amounts.get(t, 0) for r in others if by_age or not r.comes_last)
+        return sum(
+            r.ask.shape.amounts.get(t, 0)
+            for r in others
+            if not r.comes_last or (by_age and r not in self._lent.get(node, ()))
+        )
+
+    def lenders_on(self, node: Node) -> list[Allocation]:
+        """Returns those who save room on *node* that the members may use."""
+        return [claim.ask for claim in self._lent.get(node, ())]
 
     def lacks_room(self, node: Node) -> bool:
         """Tells whether the members that are to run on *node* lack room there."""
@@ -206,11 +216,11 @@ def _check_devices(case: _Case) -> Iterator[Violation]:
     for each, or enough of them for an ask that preempts alone."""
     for node, members in _devices_by_node(case).items():
         if case.gang is None:
-            if not freed_devices.leaves_enough(node, case.ask, case.victims, case.stuck):
+            if not freed_devices.leaves_enough(node, case.ask, case.victims, case.stuck, case.lenders_on(node)):
                 yield Violation(Law.SUFFICIENT, f"{node.node_id} would not have the devices that the ask wants")
             return
         named = {place.ask: place.devices for place in case.places if place.ask in members}
-        for fault in freed_devices.list_faults(node, named, case.victims, case.stuck):
+        for fault in freed_devices.list_faults(node, named, case.victims, case.stuck, case.lenders_on(node)):
             yield Violation(Law.SUFFICIENT, fault)
 
 
@@ -232,7 +242,7 @@ def _needed_for_devices(case: _Case) -> set[str]:
     whole = whole_gangs.leave_whole(case.victims) if wanting else {}
     for node, members in wanting.items():
         # Whoever leaves other nodes leaves no device here, except as a member of a gang that is here too.
-        here = {v for v in case.victims if v.node is node}
+        here, lenders = {v for v in case.victims if v.node is node}, case.lenders_on(node)
         gangs = [whole[v] for v in here if v in whole]
         for victim in case.victims:
             gang = whole.get(victim)
@@ -240,9 +250,9 @@ def _needed_for_devices(case: _Case) -> set[str]:
                 continue
             rest = [v for v in case.victims if v is not victim and (gang is None or whole.get(v) is not gang)]
             if case.gang is None:
-                enough: bool | None = freed_devices.leaves_enough(node, case.ask, rest, case.stuck)
+                enough: bool | None = freed_devices.leaves_enough(node, case.ask, rest, case.stuck, lenders)
             else:
-                enough = freed_devices.could_share(node, members, rest, case.stuck)
+                enough = freed_devices.could_share(node, members, rest, case.stuck, lenders)
             if not enough:
                 needed.add(victim.key)
     return needed

@@ -102,9 +102,13 @@ async def test_a_pending_ask_is_explained(browser: Browser, demo: str) -> None:
         await expect(why).to_contain_text(re.compile(r"\d+ equal asks of 1 core, 2 GiB"))
         for text in ("Node full", "1 core short", "its preemption policy"):
             await expect(why).to_contain_text(text)
+        application = shown.page.url
 
         async def explain_one() -> bool:
-            """Looks at one of the equal asks, which may have been placed by now where the machine is busy."""
+            """Looks at one of the equal asks, which may have been placed by now where the machine is busy: a page whose
+            answers take long asks every half a minute."""
+            await shown.page.goto(application)
+            await shown.page.reload()
             equals = why.locator("details.group").last
             if not await equals.evaluate("group => group.open"):
                 await equals.locator("summary").click()

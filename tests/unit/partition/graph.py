@@ -10,9 +10,9 @@ from typing import Any, Final
 
 _PLAIN: Final = (int, float, str, bytes, bool, type(None), Enum, type)
 
-_MEMOS: Final = {"_named", "counted_rooms"}
-"""What was worked out once and depends on nothing that changes, or that the audit compares with what it depends on: no
-trace of who looked."""
+_MEMOS: Final = {"_named", "counted_rooms", "dues"}
+"""What was worked out once and depends on nothing that changes, or only until something is booked, or that the audit
+compares with what it depends on: no trace of who looked."""
 
 
 def digest(root: object, left_out: frozenset[str] = frozenset()) -> str:

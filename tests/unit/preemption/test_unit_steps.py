@@ -44,9 +44,9 @@ def test_room_saved_during_a_search_is_no_room_for_the_gang(monkeypatch: pytest.
     search begins again, and no plan breaks a law."""
     stage = Stage()
     setting = ["partition default", "queue root.a guaranteed={f=4} preemption.delay=1s", "queue root.v"]
-    setting += ["node n0 f=4", "node n1 f=4"]
+    setting += ["queue root.w guaranteed={f=4}", "node n0 f=4", "node n1 f=4"]
     setting += [f"run v{at} queue=root.v node=n{at // 4} f=1" for at in range(1, 8)]
-    setting += ["app w queue=root.v", "app g queue=root.a gang={f=4} style=Hard", "ask large app=w f=4"]
+    setting += ["app w queue=root.w", "app g queue=root.a gang={f=4} style=Hard", "ask large app=w f=4"]
     setting += [f"ask k{at} app=g placeholder group=g f=1 other=yes" for at in range(4)]
     stage.play(setting)
     state = stage.engine.partition(next(iter(stage.engine.partition_names())))

@@ -6,10 +6,11 @@ It continues from slice to slice. Rules: preemption.md B.11.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import chain
 from typing import Final
 
 from kornel.core.domain.reasons import Outcome
-from kornel.core.model.allocations import Allocation
+from kornel.core.model.allocations import Allocation, sum_amounts
 from kornel.core.preemption import budgets, eviction
 from kornel.core.preemption.guarantee import laws
 from kornel.core.preemption.guarantee.attempts.gang_consulting import GangDialogue
@@ -20,6 +21,7 @@ from kornel.core.preemption.guarantee.search.prospects import Unprepared
 from kornel.core.preemption.plan import GangPlan, Refusal
 from kornel.core.state.asks.savings import lift_saved
 from kornel.core.state.partition_state import PartitionState
+from kornel.core.state.waiting.gathering import find_least
 
 MOST_RESTARTS: Final = 4
 """The most times that a search begins again because something has changed. After that, it continues in spite of
@@ -45,9 +47,12 @@ def is_proposing(state: PartitionState) -> bool:
 def advance_search(
     state: PartitionState, attempt: GangAttempt, members: Sequence[Allocation], now_ns: int, *, mends: bool
 ) -> GangPlan | Refusal | None:
-    """Takes one step of *attempt*, as if *members* held nothing. Returns a plan that may be carried out now, the
-    refusal if there is none, or ``None`` if further steps are needed or the shim is being asked."""
-    with lift_saved(state, [ask.reservation for ask in members if ask.reservation is not None]) as nodes:
+    """Takes one step of *attempt*, as if *members* held nothing, nor those who lend them room. Returns a plan that may
+    be carried out now, the refusal if there is none, or ``None`` if further steps are needed or the shim is being
+    asked."""
+    own = [ask.reservation for ask in members if ask.reservation is not None]
+    lent = state.find_lent(find_least(members), tuple(sorted(sum_amounts(members).items())))
+    with lift_saved(state, dict.fromkeys([*own, *chain.from_iterable(lent.values())])) as nodes:
         found = _take_step(state, attempt, members, now_ns, mends=mends)
     state.records[GuaranteeRecord].prospects.doubt_nodes(nodes)
     return found

@@ -179,7 +179,8 @@ class LastLook:
             marks = self._marks.get(leaf, {})
             for t, amount in found.items():
                 freed[t] += min(amount, marks.get(t, amount))
-        changes.offers.append(_sum_within(node.capacity, node.beside, freed))
+        lent = () if node.claims is None else node.claims.list_saved()  # To somebody, perhaps.
+        changes.offers.append(_sum_within(node.capacity, node.room_without(None, lent), freed))
         for claim in node.reservations.values():
             ask = claim.ask
             # The members of a gang count on what all of them hold together.

@@ -3,13 +3,19 @@ guarantee (preemption.md B.6)."""
 
 from __future__ import annotations
 
-from kornel.core.model.allocations import Allocation
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import Final
+
+from kornel.core.model.allocations import Allocation, Reservation
 from kornel.core.model.nodes import Node
 from kornel.core.model.queues import Queue
-from kornel.core.model.shapes import holds_pairs
+from kornel.core.model.shapes import Vector, holds_pairs
 from kornel.core.policies.guarantees import project_usage
 from kornel.core.preemption.entitlement import Entitlement
 from kornel.core.preemption.plan import Need
+
+NOTHING_LENT: Final[Mapping[Node, Sequence[Reservation]]] = MappingProxyType({})
 
 
 class Needs:
@@ -23,10 +29,18 @@ class Needs:
     No need exceeds what the ask asks for, except on an over-allocated node.
     """
 
-    __slots__ = ("ask", "base", "owed", "queue", "scopes", "swaps", "types")
+    __slots__ = ("ask", "base", "lent", "owed", "queue", "scopes", "swaps", "types")
 
-    def __init__(self, ask: Allocation, fence: Queue, entitled: Entitlement) -> None:
+    def __init__(
+        self,
+        ask: Allocation,
+        fence: Queue,
+        entitled: Entitlement,
+        lent: Mapping[Node, Sequence[Reservation]] = NOTHING_LENT,
+    ) -> None:
+        """*lent*: by node, the claims of others whose room the ask may use."""
         self.ask = ask
+        self.lent = lent
         self.queue = _queue_needs(ask, fence)
         """The need ``N_queue`` by type."""
         self.swaps = entitled.swaps
@@ -55,9 +69,10 @@ class Needs:
         return any(amount > 0 for amount in self.base)
 
     def needs_on(self, node: Node) -> list[int]:
-        """Returns the needs on *node*, which lacks room. Room that others have claimed there does not count as free."""
+        """Returns the needs on *node*, which lacks room. Room that others have claimed there does not count as free,
+        but for what they lend the ask."""
         needs = self.base.copy()
-        room = node.room_without(self.ask.reservation)
+        room = self._room_on(node)
         for i, (t, amount) in enumerate(self.ask.shape.pairs):
             short = amount - room[t]
             if short > needs[i]:
@@ -65,15 +80,17 @@ class Needs:
         return needs
 
     def met_on(self, node: Node) -> bool:
-        """Tells whether *node* has room for the ask beside the claims of others, or will have it once present victims
-        have left."""
-        room = node.room_without(self.ask.reservation)
-        return holds_pairs(room, self.ask.shape.pairs)
+        """Tells whether *node* has room for the ask beside the claims of others that lend it none, or will have it once
+        present victims have left."""
+        return holds_pairs(self._room_on(node), self.ask.shape.pairs)
+
+    def _room_on(self, node: Node) -> Vector:
+        return node.room_without(self.ask.reservation, self.lent.get(node, ()))
 
     def describe_needs(self, node: Node, names: list[str]) -> dict[str, dict[str, int]]:
         """Returns the needs of the node, the queue and the guarantee by type name, for the record of the decision;
         empty ones are left out."""
-        room = node.room_without(self.ask.reservation)
+        room = self._room_on(node)
         short = {names[t]: amount - room[t] for t, amount in self.ask.shape.pairs if amount > room[t]}
         by_need = {
             Need.NODE: short,

@@ -11,8 +11,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from kornel.core.domain.devices import DeviceRequest
-from kornel.core.model.allocations import Allocation
-from kornel.core.model.devices import Device, link_group
+from kornel.core.model.allocations import Allocation, Reservation
+from kornel.core.model.devices import Device, NodeDevices, link_group
 from kornel.core.model.nodes import Node
 from kornel.core.preemption.plan import PreemptionPredicate
 from kornel.core.preemption.walk import Candidate
@@ -28,11 +28,24 @@ class DevicePredicate:
     """A predicate that is satisfied once enough victims leave for the devices of the ask and, if the shim has a
     predicate, the shim agrees."""
 
-    __slots__ = ("_given_up", "_inner")
+    __slots__ = ("_given_up", "_inner", "_lent")
 
-    def __init__(self, inner: PreemptionPredicate | None, given_up: Mapping[Allocation, object]) -> None:
+    def __init__(
+        self,
+        inner: PreemptionPredicate | None,
+        given_up: Mapping[Allocation, object],
+        lent: Mapping[Node, Sequence[Reservation]],
+    ) -> None:
         self._inner: Final = inner
         self._given_up: Final = given_up
+        self._lent: Final = lent
+
+    def devices_on(self, node: Node) -> NodeDevices | None:
+        """Returns the devices of *node*, as if those kept none that lend to the ask; ``None``: it has none."""
+        lenders = self._lent.get(node)
+        if node.devices is None or not lenders:
+            return node.devices
+        return node.devices.copy_unkept(claim.ask for claim in lenders)
 
     def __call__(self, ask: Allocation, node: Node, victims: tuple[Allocation, ...], start: int) -> int | None:
         last = next((at for at in range(start, len(victims)) if self.has_devices(ask, node, victims[: at + 1])), None)
@@ -46,10 +59,11 @@ class DevicePredicate:
         request = ask.shape.devices
         if request is None:
             return True
-        if node.devices is None:
+        devices = self.devices_on(node)
+        if devices is None:
             return False
         leaving = [a for a in node.allocations.values() if a.preempted and a not in self._given_up]
-        return node.devices.has_room_without([*leaving, *victims], request, ask)
+        return devices.has_room_without([*leaving, *victims], request, ask)
 
 
 def measure_missing(node: Node, ask: Allocation) -> int:
@@ -62,16 +76,18 @@ def measure_missing(node: Node, ask: Allocation) -> int:
     return sum(max(0, missing) for missing in shares[: request.number or 1])
 
 
-def list_orders(ask: Allocation, node: Node, offered: Sequence[Candidate]) -> Iterator[tuple[list[Candidate], int]]:
-    """Yields orders of *offered*, the possible victims on *node*, each with a number: if that many victims at its
-    beginning leave, *ask* finds its devices. They hold one device, or as many as the ask wants, and devices with few
-    holders are chosen."""
+def list_orders(
+    ask: Allocation, there: NodeDevices | None, offered: Sequence[Candidate]
+) -> Iterator[tuple[list[Candidate], int]]:
+    """Yields orders of *offered*, the possible victims on the node with the devices *there*, each with a number: if
+    that many victims at its beginning leave, *ask* finds its devices. They hold one device, or as many as it wants,
+    and devices with few holders are chosen."""
     request = ask.shape.devices
-    if request is None or node.devices is None:
+    if request is None or there is None:
         return
     at = {victim[4]: index for index, victim in enumerate(offered)}
     groups: dict[str, list[list[int]]] = {}
-    for device in node.devices:
+    for device in there:
         holders = _holders_to_leave(device, request, at, ask)
         if holders is not None:
             groups.setdefault(link_group(device) if request.linked else "", []).append(holders)

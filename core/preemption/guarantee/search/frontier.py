@@ -3,7 +3,7 @@ B.6)."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from heapq import heappop, heappush
 from itertools import chain
 from typing import Final, NamedTuple
@@ -39,11 +39,11 @@ class Frontier:
     """
 
     def __init__(
-        self, candidates: Candidates, solver: Solver, lack: Lack, prospects: Prospects, own: Node | None
+        self, candidates: Candidates, solver: Solver, lack: Lack, prospects: Prospects, apart: Collection[Node]
     ) -> None:
-        """Begins with no node looked at. *own*: the node on which the ask has a reservation already; its bound,
-        computed for other asks, does not apply."""
-        self._own = own
+        """Begins with no node looked at. *apart*: the nodes to which the bounds, computed for other asks, do not
+        apply."""
+        self._apart = apart
         self._candidates = candidates
         self._solver = solver
         self._lack = lack
@@ -59,12 +59,12 @@ class Frontier:
         """Yields all solutions, those already *known* among them, in the order of their keys."""
         for solution in known:
             self._push(solution.key, solution)
-        if self._own is not None:
-            self._look_at(self._own, (False, False, 0, _LOWEST, _LOWEST, _LOWEST, self._own.node_id))
+        for node in self._apart:
+            self._look_at(node, (False, False, 0, _LOWEST, _LOWEST, _LOWEST, node.node_id))
         shared = set(self._candidates.open_leaves.values())
         deepest = max((terms.branch.common.depth for terms in shared), default=0)
         for cost, age, node in self._prospects.in_order():
-            if node is self._own:
+            if node in self._apart:
                 continue
             self._next = ((*cost, age, -deepest, node.node_id), node)
             yield from self._better_than(self._next[0])
@@ -119,7 +119,7 @@ class Frontier:
             if victims is not None:
                 solution = self._note_freed(at.node, victims)
                 # Who is protected yet may be a better victim later.
-                lasts = at.node is not self._own and not self._candidates.ends_ns
+                lasts = at.node not in self._apart and not self._candidates.ends_ns
                 if lasts and not any(candidate[5].uses for part in pool for candidate in part):
                     self._prospects.note_solution(at.node, solution.key)
                 return

@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 from kornel.core.domain.preemption_kinds import GUARANTEE, WITHIN
 from kornel.core.domain.reasons import Outcome
 from kornel.core.domain.settings import GuaranteeMode
-from kornel.core.model.allocations import Allocation
+from kornel.core.model.allocations import Allocation, Reservation
 from kornel.core.model.nodes import Node
 from kornel.core.model.queues import Queue
 from kornel.core.policies.view import PartitionView
@@ -22,7 +22,7 @@ from kornel.core.preemption.entitlement import fence_root, find_entitlement
 from kornel.core.preemption.guarantee.rules.allowances import Terms
 from kornel.core.preemption.guarantee.rules.candidates import Candidates, Ranking, Solution
 from kornel.core.preemption.guarantee.rules.cost import COSTS
-from kornel.core.preemption.guarantee.rules.needs import Needs
+from kornel.core.preemption.guarantee.rules.needs import NOTHING_LENT, Needs
 from kornel.core.preemption.guarantee.rules.own_leaf import OwnLeafTerms
 from kornel.core.preemption.guarantee.search.device_predicate import DevicePredicate
 from kornel.core.preemption.guarantee.search.predicates import Approval
@@ -108,7 +108,9 @@ def _plan_on_nodes(
     """Plans as :func:`plan_preemption`, without the nodes *left_out*. *late*: minimum run times keep nobody back."""
     names = view.types.names
     inside = kind == WITHIN.name
-    terms = OwnLeafTerms(ask) if inside else _find_terms(view, ask, within)
+    # The claims that lend to a gang are off the books while its members are planned.
+    lent = view.find_lent(ask) if within is None else NOTHING_LENT
+    terms = OwnLeafTerms(ask, lent) if inside else _find_terms(view, ask, lent, within)
     if isinstance(terms, Refusal):
         return terms
     fence, needs = terms.fence, terms.needs
@@ -145,7 +147,7 @@ def _plan_on_nodes(
             lambda node: node.could_hold_shape(shape) and (allows is None or allows(node)), among,
             open_too=within is not None,
         )  # fmt: skip
-        predicate = DevicePredicate(predicate, view.given_up)
+        predicate = DevicePredicate(predicate, view.given_up, lent)
     elif allows is not None or among is not None:
         search.keep_to(allows or _allow_any, among)
     extended = False
@@ -187,7 +189,9 @@ def _plan_on_nodes(
     )
 
 
-def _find_terms(view: PartitionView, ask: Allocation, within: Within | None) -> Terms | Refusal:
+def _find_terms(
+    view: PartitionView, ask: Allocation, lent: Mapping[Node, Sequence[Reservation]], within: Within | None
+) -> Terms | Refusal:
     """Returns what the laws let *ask* take for a guarantee, or why nothing."""
     mode = None if within is None else within.mode
     entitled = find_entitlement(ask, mode or view.guarantee_mode, view.types.names)
@@ -196,7 +200,7 @@ def _find_terms(view: PartitionView, ask: Allocation, within: Within | None) -> 
     fence = fence_root(ask) if within is None else within.fence
     if fence is ask.queue:
         return Refusal(Outcome.FENCED_AT_LEAF, f"no victim outside {fence.path} may help")
-    return Terms(ask, fence, entitled, Needs(ask, fence, entitled))
+    return Terms(ask, fence, entitled, Needs(ask, fence, entitled, lent))
 
 
 def _allow_any(_node: Node) -> bool:

@@ -101,7 +101,7 @@ class Approval:
         offered = here + self._reserve(solution)
         needs = self._needs_at(node)
         best: Solution | None = None
-        for order, least in list_orders(self._ask, node, offered):
+        for order, least in list_orders(self._ask, predicate.devices_on(node), offered):
             kept = self._first_enough(node, needs, order, least, elsewhere, predicate)
             if kept is not None:
                 found = Solution.in_order(node, kept + elsewhere)

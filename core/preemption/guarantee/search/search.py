@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import islice
 from typing import Final
 
 from kornel.core.model.allocations import Allocation
@@ -27,6 +28,10 @@ from kornel.shared.readable_amounts import format_count
 
 FEW_LEAVES: Final = 32
 """The number of leaves that are asked first whether they can give up enough together."""
+
+
+MOST_LENT: Final = 64
+"""The most nodes that are looked at whatever their bounds say, because room there is lent to the ask."""
 
 
 class Search:
@@ -84,6 +89,14 @@ class Search:
         """Returns the solution with the smallest key of all nodes."""
         return next(iter(self.list_solutions()), None)
 
+    def _list_apart(self) -> dict[Node, None]:
+        """Returns the nodes to which bounds do not apply, because the ask has a claim there or room is lent to it."""
+        lent = self._needs.lent
+        apart = dict.fromkeys(islice(lent, MOST_LENT))
+        if self._ask.reservation is not None:
+            apart[self._ask.reservation.node] = None
+        return apart if self._among is None else {node: None for node in apart if node in self._among}
+
     def list_with_gangs(self, levels: Sequence[int]) -> list[Solution]:
         """Returns solutions with victims of the classes *levels* that take a whole gang, the best first, for the case
         that these classes give no other."""
@@ -115,11 +128,9 @@ class Search:
 
     def _in_order(self, prospects: Prospects) -> Iterator[Solution]:
         """Yields the solution of every node, the best first, computed only as far as the caller reads."""
-        own = self._ask.reservation.node if self._ask.reservation is not None else None
-        if self._among is not None and own not in self._among:
-            own = None
-        frontier = Frontier(self._candidates, self._solver, self._find_lack, prospects, own)
-        roomy = prospects.roomy if own is None else {**prospects.roomy, own: None}
+        apart = self._list_apart()
+        frontier = Frontier(self._candidates, self._solver, self._find_lack, prospects, apart)
+        roomy = {**prospects.roomy, **apart} if apart else prospects.roomy
         for solution in frontier.in_order(self._with_room(roomy)):
             self._second = frontier.second_best()
             self._solutions, self._looked = frontier.found, frontier.looked

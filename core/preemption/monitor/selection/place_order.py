@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from kornel.core.model.allocations import sum_amounts
 from kornel.core.preemption.gang_losses import list_parcels
 from kornel.core.preemption.monitor.plan import Place
 
 
-def rearrange_places(places: Sequence[Place], left: Sequence[int]) -> list[Place] | None:
+def rearrange_places(
+    places: Sequence[Place], left: Sequence[int], returned: Mapping[str, Sequence[int]]
+) -> list[Place] | None:
     """Returns *places* of one node in an order in which they need fewer victims; *left* is free there after all of
-    them.
+    them. *returned*: by the key of an ask that has a reservation there, what only this ask and those after it may use.
 
     ``None``: there is no such order. In this order, each ask has room once its own victims and those of earlier places
     have left, and would lack room if any of its own victims stayed.
@@ -39,11 +41,15 @@ def rearrange_places(places: Sequence[Place], left: Sequence[int]) -> list[Place
             for t, amount in victim.shape.pairs:
                 if t in room:
                     room[t] -= amount
+    for amounts in returned.values():
+        for t in room:
+            room[t] -= amounts[t]
     ordered: list[Place] = []
     while waiting:
-        chosen = next((place for place in waiting if _runs_by_its_own(place, room)), None)
+        chosen = next((place for place in waiting if _runs_by_its_own(place, _room_of(place, room, returned))), None)
         if chosen is None:
             return None
+        room = _room_of(chosen, room, returned)
         waiting.remove(chosen)
         ordered.append(chosen)
         for victim in chosen.victims:
@@ -53,6 +59,12 @@ def rearrange_places(places: Sequence[Place], left: Sequence[int]) -> list[Place
         for t, amount in chosen.ask.shape.pairs:
             room[t] -= amount
     return ordered
+
+
+def _room_of(place: Place, room: dict[int, int], returned: Mapping[str, Sequence[int]]) -> dict[int, int]:
+    """Returns the part of *room* that the ask of *place* may use, its own reservation included."""
+    own = returned.get(place.ask.key)
+    return room if own is None else {t: amount + own[t] for t, amount in room.items()}
 
 
 def _runs_by_its_own(place: Place, room: dict[int, int]) -> bool:

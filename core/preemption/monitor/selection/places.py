@@ -97,10 +97,11 @@ class Planner:
         node = reservation.node
         if reservation.ask.key in self._rooms.given_back:
             return
-        self._rooms.given_back[reservation.ask.key] = None
-        room = self._rooms.left_over(node)
-        for t, (without, beside) in enumerate(zip(node.room_without(reservation), node.beside, strict=True)):
-            room[t] += without - beside
+        room, without = self._rooms.left_over(node), node.room_without(reservation)
+        gained = [with_it - beside for with_it, beside in zip(without, node.beside, strict=True)]
+        self._rooms.given_back[reservation.ask.key] = gained
+        for t, amount in enumerate(gained):
+            room[t] += amount
         self._changed.append(node)
 
     def spare_needless(self) -> Generator[int, None, None]:
@@ -117,7 +118,10 @@ class Planner:
         yield len(selection.places) // LOOKS_PER_TRY
         for node, places in by_node.items():
             if sum(bool(place.victims) for place in places) > 1 and node not in self.choice.promised:
-                shared = rearrange_places(places, self._rooms.left_over(node))
+                given, asks = self._rooms.given_back, [place.ask for place in places]
+                own = [ask.key for ask in asks if ask.reservation is not None and ask.reservation.node is node]
+                returned = {key: given[key] for key in own if key in given}
+                shared = rearrange_places(places, self._rooms.left_over(node), returned)
                 if shared is not None:
                     selection.replace_places(places, shared)
                 yield LOOKS_PER_TRY * len(places)

@@ -295,10 +295,11 @@ class _Case:
 
 
 class NodeRooms:
-    """The amounts by node that planned places may still use; ``given_back``: keys of asks whose reservation is gone."""
+    """The amounts by node that planned places may still use; ``given_back``: what reservations that are gone
+    leave to others, by the key of their ask."""
 
     def __init__(self) -> None:
-        self.given_back: Final[dict[str, None]] = {}
+        self.given_back: Final[dict[str, list[int]]] = {}
         self._rooms: Final[dict[Node, list[int]]] = {}
         """The room of each node that is free once all victims have left and the plan is carried out."""
 

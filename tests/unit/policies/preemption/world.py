@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from kornel.core.domain.ask_places import AskPlace
@@ -13,7 +13,8 @@ from kornel.core.model.allocations import Allocation, Reservation
 from kornel.core.model.applications import Application
 from kornel.core.model.nodes import Node
 from kornel.core.model.queues import Queue
-from kornel.core.model.shapes import ResourceTypes
+from kornel.core.model.shapes import Pairs, ResourceTypes
+from kornel.core.policies.claim_order import Dues, find_lent
 from kornel.core.preemption.plan import PreemptionPlan
 from tests.preemption_notation import Case, QueueCase, TaskCase
 
@@ -152,6 +153,10 @@ class World:
         by_age = not (ask.triggered or ask.spec.required_node)
         ask.reservation = Reservation(ask, node, made_ns, by_age=by_age)
         node.reserve(ask.reservation)
+
+    def find_lent(self, ask: Allocation, pairs: Pairs | None = None) -> Mapping[Node, Sequence[Reservation]]:
+        saved = [r for node in self.nodes.values() for r in node.reservations.values() if r.comes_last]
+        return find_lent(ask, saved, Dues(self.guarantee_mode), pairs)
 
     def mark(self, victim: Allocation) -> None:
         """*victim* has been told to leave."""
