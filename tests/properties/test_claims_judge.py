@@ -292,12 +292,14 @@ IN_RACKS = {
 @pytest.mark.long
 @pytest.mark.parametrize("first", [0, WITH_RACKS])
 def test_worlds_are_rich(first: int) -> None:
-    """Rules meet in enough worlds that a fault in one of them shows."""
+    """Rules meet in enough of 600 worlds that a fault in one of them shows."""
+    wanted = {what: least for least, whats in (IN_RACKS if first else SITUATIONS).items() for what in whats}
     seen: Counter[str] = Counter()
     for number in range(first, first + 600):
         seen += Course(random_world(number)).play().seen
-    wanted = IN_RACKS if first else SITUATIONS
-    assert not {what: seen[what] for least, whats in wanted.items() for what in whats if seen[what] < least}
+        if all(seen[what] >= least for what, least in wanted.items()):
+            return
+    pytest.fail(f"too seldom: { {what: seen[what] for what, least in wanted.items() if seen[what] < least} }")
 
 
 def test_a_world_depends_on_its_number_alone() -> None:
@@ -406,17 +408,16 @@ def test_whoever_the_shim_is_asked_about_later_in_the_same_slice_was_passed_over
     assert play(104) == {"4 priority"}
 
 
-@pytest.fixture(scope="module")
-def sound() -> list[set[str]]:
-    """Returns what is found in 120 worlds where no fault is planted."""
-    return [play(number) for number in range(120)]
-
-
 @pytest.mark.long
 @pytest.mark.parametrize("plant", FAULTS)
-def test_planted_faults_are_found_often(
-    plant: Callable[[pytest.MonkeyPatch], None], sound: list[set[str]], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Each shows in at least one world of thirty."""
-    plant(monkeypatch)
-    assert sum(bool(play(number) - before) for number, before in enumerate(sound)) >= 4
+def test_planted_faults_are_found_often(plant: Callable[[pytest.MonkeyPatch], None]) -> None:
+    """Each shows in at least four of 120 worlds."""
+    shown = 0
+    for number in range(120):
+        with pytest.MonkeyPatch.context() as patch:
+            plant(patch)
+            found = play(number)
+        shown += bool(found and found - play(number))
+        if shown == 4:
+            return
+    pytest.fail(f"shown in {shown} worlds")
