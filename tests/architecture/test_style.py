@@ -127,7 +127,7 @@ BOUNDS = {
     "core/security": Bounds(0, 0, 0, 9, 0, 2_215),
     "core/service": Bounds(0, 0, 0, 10, 0, 12_010),
     "core/snapshot": Bounds(0, 0, 0, 5, 0, 1_491),
-    "core/state": Bounds(0, 0, 0, 3.5, 0, 8_598),
+    "core/state": Bounds(0, 0, 0, 3.5, 0, 8_611),
     "core/telling": Bounds(0, 0, 0, 6, 0, 9_637),
     "core/tracing": Bounds(0, 0, 0, 13, 0, 300),
     "core/web": Bounds(0, 0, 0, 0, 0, 150),
