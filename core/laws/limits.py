@@ -19,7 +19,7 @@ _WAITS: Final = (AskPlace.WAITING, AskPlace.POOLED, AskPlace.RESERVED, AskPlace.
 
 
 def check_limits(
-    asks: Sequence[Allocation], names: Sequence[str], victims: Sequence[Allocation] = ()
+    asks: Sequence[Allocation], names: Sequence[str], victims: Sequence[Allocation] | None = None
 ) -> Iterator[Violation]:
     """Yields the limits that *asks*, which are of one application, would exceed beside what its user and group hold and
     what others of theirs have preempted for. *names*: the names of the types. *victims*: those of their own leaf that
@@ -39,18 +39,18 @@ def list_lacking(ask: Allocation, account: Account, names: Sequence[str]) -> lis
     *ask* fits there."""
     if account.kind not in (AccountKind.USER, AccountKind.GROUP):
         return []
-    beside = _sum_beside(account, [ask], len(names), [ask])
+    beside = _sum_beside(account, [ask], len(names), ())
     return [(t, total - most) for t, total, most in find_excess(account, ask.shape.amounts, beside)]
 
 
 def _sum_beside(
-    account: Account, asks: Sequence[Allocation], width: int, victims: Sequence[Allocation]
+    account: Account, asks: Sequence[Allocation], width: int, victims: Sequence[Allocation] | None
 ) -> dict[int, int]:
-    """Returns what others than *asks* have claimed at *account*, by type; if there are *victims*, without what they and
+    """Returns what others than *asks* have claimed at *account*, by type; if *victims* are given, without what they and
     all who leave already hold there."""
     claims = [claim for claim in _claims_of(account) if claim not in asks]
     gone: list[Allocation] = []
-    if victims and account.kind in (AccountKind.USER, AccountKind.GROUP):
+    if victims is not None and account.kind in (AccountKind.USER, AccountKind.GROUP):
         held = [task for application in account.applications for task in application.allocations.values()]
         gone = [task for task in held if task.preempted or task in victims]
     return {

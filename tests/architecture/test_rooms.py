@@ -95,7 +95,7 @@ INSIDE: dict[str, dict[str, set[str]]] = {
         "rules": set(),
         "search": {"rules"},
         "gangs": {"rules", "search"},
-        "attempts": {"gangs", "search"},
+        "attempts": {"gangs", "rules", "search"},
     },
     "core.rest": {
         "http": set(),

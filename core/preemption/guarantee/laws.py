@@ -60,7 +60,7 @@ def check(view: PartitionView, plan: PreemptionPlan | GangPlan) -> tuple[Violati
         )
         for violation in rule(case)
     ) + tuple(
-        limits.check_limits([place.ask for place in case.places], view.types.names, plan.victims if case.inside else ())
+        limits.check_limits([place.ask for place in case.places], view.types.names, plan.victims if case.inside else None)
     )  # fmt: skip
 
 

@@ -429,7 +429,8 @@ def _plan_first(
 ) -> PreemptionPlan | Refusal:
     refused = Refusal(Outcome.POLICY_OFF)
     # For what a limit of its user lacks, nobody goes but in its leaf.
-    if state.guarantee_preemption and not list_exceeded(ask):
+    limited = state.preempts_within(ask.queue) and list_exceeded(ask)
+    if state.guarantee_preemption and not limited:
         found = plan(known=state.records[GuaranteeRecord].prospects, patient=patient)
         if isinstance(found, PreemptionPlan) or not state.preempts_within(ask.queue):
             return found

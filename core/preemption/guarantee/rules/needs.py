@@ -110,7 +110,7 @@ class Needs:
         by_need = {
             Need.NODE: short,
             Need.QUEUE: {names[t]: amount for t, amount in self.queue.items()},
-            Need.LIMIT: {names[t]: amount for t, amount in self.limits.items()},
+            Need.LIMIT: {names[t]: amount for t, amount in self.limits.items() if amount},
             Need.GUARANTEE: {names[t]: amount for t, amount in self.swaps.items()},
         }
         return {need.value: amounts for need, amounts in by_need.items() if amounts}

@@ -24,8 +24,7 @@ def list_exceeded(ask: Allocation) -> dict[tuple[Account, int], int]:
                 most = account.max.get(t)
                 if amount and most is not None:
                     over = account.count_taken(t) - account.count_leaving(t) + amount - most
-                    if over > 0:
-                        found[account, t] = over
+                    found[account, t] = max(0, over)
     return found
 
 
