@@ -59,9 +59,7 @@ def check(view: PartitionView, plan: PreemptionPlan | GangPlan) -> tuple[Violati
             _check_devices, _check_domains, check_maxima, _check_minimal, _check_mildest,
         )
         for violation in rule(case)
-    ) + tuple(
-        limits.check_limits([place.ask for place in case.places], view.types.names, plan.victims if case.inside else None)
-    )  # fmt: skip
+    ) + tuple(limits.check_limits([p.ask for p in case.places], view.types.names, case.inside_victims))  # fmt: skip
 
 
 def _rules_for(*, inside: bool) -> tuple[Callable[[Case], Iterator[Violation]], ...]:

@@ -34,6 +34,8 @@ class Case:
         self.demand = ask.shape.amounts
         self.ask_path = path_of(ask.queue)
         self.victims = victims
+        self.inside_victims = victims if inside else None
+        """The victims if they leave for an ask of their own leaf; ``None``: for another one."""
         self.takers: list[tuple[Allocation, tuple[Allocation, ...]]] = [(ask, victims)]
         """Each ask, with the victims that leave for it."""
         self.leaving: dict[Queue, dict[int, int]] = {}

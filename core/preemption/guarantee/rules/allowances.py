@@ -95,7 +95,7 @@ class Terms:
         self._room_above: list[int | None] = []
         """By room, the next room of the same type further up the tree."""
         self._gains_of: dict[tuple[Shape, frozenset[Queue]], Pairs] = {}
-        self._scopes = frozenset(scope for scope in needs.scopes if scope is not None)
+        self._scopes = frozenset(scope for scope in needs.scopes if isinstance(scope, Queue))
         self._ask = ask
         self.fence: Final = fence
         self.needs: Final = needs
