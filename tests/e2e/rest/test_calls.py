@@ -108,6 +108,24 @@ async def test_a_node_is_drained_in_the_name_of_who_asks(fresh: Cluster) -> None
     assert (await call(fresh, "AdminService/UndrainNode", nodeId="n1"))["schedulable"] is True
 
 
+async def test_who_preempts_by_hand_is_named(fresh: Cluster) -> None:
+    """A dry run first, which changes nothing; then the same people go, and the decision says by whom and why."""
+    await fresh.register()
+    await fresh.node("n1", vcore=4)
+    await fresh.submit("app-1", queue="root.default")
+    await fresh.ask("k1", "app-1", vcore=2)
+    for dry in (True, False):
+        answer = await call(
+            fresh, "AdminService/Preempt", applicationId="app-1", reason="it hangs", dryRun=dry, waived=["run-time"]
+        )
+        decision = answer["decision"]
+        assert [victim["key"] for victim in decision["victims"]] == ["k1"]
+        assert (decision["kind"], decision["outcome"]) == ("by-hand", "FULL")
+        assert "by hand by anonymous@127.0.0.1, run-time waived: it hangs" in decision["detail"]
+    again = await call(fresh, "AdminService/Preempt", allocation="k1")
+    assert again["decision"]["outcome"] == "NOTHING_TO_DO"
+
+
 async def test_what_if_answers_in_numbers(fresh: Cluster) -> None:
     await fresh.register()
     await fresh.node("n1", vcore=4)
