@@ -69,7 +69,7 @@ release: venv ## turn the tree into the release that kornel/__init__.py names: c
 # Many tests wait for processes and timers most of the time: as many workers run as keep the processors busy.
 SPREAD := --workers $(WORKERS)
 
-test: venv ## run the tests: about five minutes on two cores (TESTS=path: a part; OPTIONS="-p tests.costs": the costs)
+test: venv ## run the tests: about six minutes on two cores (TESTS=path: a part; OPTIONS="-p tests.costs": the costs)
 	$(BIN)/python -m pytest $(OPTIONS) $(if $(TESTS),$(TESTS),$(SPREAD))
 
 test-costs: venv ## run the test suite, and note what its costliest parts cost, which come first from then on

@@ -49,6 +49,10 @@ def _queue_lines(found: ExplainQueueResponse, now_ns: int) -> Iterator[str]:
     for above in found.above_max:
         yield ""
         yield from _above_max_lines(above, now_ns)
+    for work in found.wasted:
+        yield ""
+        lost = format_quantities(work.resources)
+        yield from wrap_text(f"work lost by preemption, {work.kind}, in resource-seconds: {lost}")
     yield ""
     for bound in found.bounds:
         yield from wrap_text(f"{bound.type}: {_describe_left(bound)}", indent="  ")

@@ -84,6 +84,20 @@ def _preemption_metrics(sources: Sources, scrape: Scrape) -> Iterable[Metric]:
         ["kind", "resource"],
         preemptions.lost,
     )
+    wasted: dict[tuple[str, str, str], int] = {}
+    for p in scrape.partitions:
+        for (queue, kind), sums in p.wasted.items():
+            for t, amount in sums.items():
+                if t < TYPES_SHOWN:
+                    label = queue, kind, p.types[t]
+                    wasted[label] = wasted.get(label, 0) + amount
+    yield make_counters(
+        "kornel_preemption_wasted_resource_seconds_total",
+        "Work that tasks of a queue and below lost by preemption: what they held, times how long they had run since "
+        "their work was last saved, in base units.",
+        ["queue", "kind", "resource"],
+        wasted,
+    )
     yield make_histogram(
         "kornel_preemption_attempt_seconds",
         "How long an attempt to preempt took: an equal part of its slice, so at most that.",

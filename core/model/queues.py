@@ -57,7 +57,8 @@ class Queue:
         "dynamic_terms", "fair_max", "fair_terms", "guaranteed", "held_back", "in_line", "leaf", "limits", "managed",
         "max", "max_applications", "name", "newcomers", "order", "parent", "parked", "path", "pending",
         "preempted_count", "preempted_total", "preempting", "priority", "properties", "rank", "rooms", "running",
-        "saved", "saving", "set_back", "siblings", "starting", "submit_acl", "turns", "used", "waiting", "with_due",
+        "saved", "saving", "set_back", "siblings", "starting", "submit_acl", "turns", "used", "waiting", "wasted",
+        "with_due",
     )  # fmt: skip
 
     def __init__(
@@ -113,6 +114,8 @@ class Queue:
         self.preempted_count = 0
         self.preempted_total: Vector = [0] * width
         """The number of allocations ever preempted from this queue."""
+        self.wasted: Final[dict[str, dict[int, int]]] = {}
+        """The work that tasks lost by preemption, in resource-seconds by kind and type."""
         self.order: KeyedHeap[Any] = KeyedHeap(order_key)
         """The active children (or applications) in order, the first one first."""
         self.siblings: Final[KeyedHeap[Any] | None] = parent.order if parent is not None else None

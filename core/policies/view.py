@@ -62,3 +62,8 @@ class PartitionView(Protocol):
     def victim_order(self) -> str:
         """The name of the order of victims (:data:`kornel.core.preemption.guarantee.rules.cost.COSTS`)."""
         ...
+
+    @property
+    def checkpoints(self) -> Mapping[str, int]:
+        """When allocations last saved their work, as their applications have reported it, by key."""
+        ...

@@ -20,8 +20,10 @@ from kornel.core.domain.reasons import Outcome
 from kornel.core.domain.settings import GovernorSettings
 from kornel.core.model.allocations import Allocation, AskGroup, Reservation
 from kornel.core.model.applications import Application
+from kornel.core.model.run_times import unsaved_since
 from kornel.core.model.shapes import Pairs
 from kornel.core.preemption.plan import GangPlan, PreemptionPlan, Refusal, Spared
+from kornel.core.state.books import ledger
 from kornel.core.state.partition_state import PartitionState
 from kornel.core.state.records.governor_books import CLUSTER, VICTIMS, GovernorBooks, Loss, Scope, Taken, Window
 from kornel.core.state.waiting import failing
@@ -126,7 +128,9 @@ def judge_victims(
 ) -> Denial | None:
     """Returns why *victims* may not be taken now for queue *preemptor* (empty: for no queue); ``None``: they may."""
     settings, names = state.preemption.governor, state.types.names
-    return judge_losses(settings, names, state.governor, _sum_losses(victims, now_ns), preemptor, now_ns, decision)
+    return judge_losses(
+        settings, names, state.governor, _sum_losses(state, victims, now_ns), preemptor, now_ns, decision
+    )
 
 
 def judge_losses(
@@ -218,9 +222,9 @@ def _describe_budget(
     return f"{scope}: {said} taken within {settings.window_ns / SECOND_NS:g} s"
 
 
-def _sum_losses(victims: Sequence[Allocation], now_ns: int) -> list[Loss]:
-    """Returns the cost of *victims* by application: size times age. If an originator is taken, the work of its whole
-    application is lost (preemption.md K7)."""
+def _sum_losses(state: PartitionState, victims: Sequence[Allocation], now_ns: int) -> list[Loss]:
+    """Returns the cost of *victims* by application: size times the time since their work was last saved. If an
+    originator is taken, the work of its whole application is lost (preemption.md K7)."""
     counts: dict[Application, int] = {}
     sums: dict[Application, dict[int, int]] = {}
     for victim, gone in _with_what_goes(victims):
@@ -228,7 +232,7 @@ def _sum_losses(victims: Sequence[Allocation], now_ns: int) -> list[Loss]:
         counts[application] = counts.get(application, 0) + 1
         lost = sums.setdefault(application, {})
         for allocation in gone:
-            seconds = (now_ns - allocation.bound_ns) // SECOND_NS
+            seconds = (now_ns - unsaved_since(allocation, state.checkpoints)) // SECOND_NS
             if seconds > 0 and not allocation.spec.placeholder:
                 for t, amount in allocation.shape.pairs:
                     lost[t] = lost.get(t, 0) + amount * seconds
@@ -316,8 +320,11 @@ def note_taken(
     if not victims:
         return
     books = state.governor
+    losses = _sum_losses(state, victims, now_ns)
+    for loss in losses:
+        ledger.book_wasted(state.queues[loss.queue], kind, loss.lost)
     if preemptor is not None:
-        books.book_losses(state.preemption.governor, _sum_losses(victims, now_ns), preemptor, now_ns, decision)
+        books.book_losses(state.preemption.governor, losses, preemptor, now_ns, decision)
     books.interval.add(Taken(now_ns, (Scope("interval", kind),), ((VICTIMS, len(victims)), *served)))
 
 

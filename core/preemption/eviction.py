@@ -26,6 +26,7 @@ from kornel.core.preemption.budgets import RETRY_NS, may_ever_preempt, set_due, 
 from kornel.core.preemption.gang_losses import describe_torn, describe_whole, is_bound, members_of
 from kornel.core.preemption.plan import PreemptionPlan, Refusal
 from kornel.core.state.asks import moves, questions, reservations
+from kornel.core.state.asks.group_domains import is_with_others
 from kornel.core.state.asks.savings import could_ever_hold, review_savings
 from kornel.core.state.books import ledger
 from kornel.core.state.partition_state import PartitionState
@@ -290,9 +291,10 @@ def end_excess_claims(state: PartitionState, node: Node, now_ns: int, *, pauses:
 
 def leave_too_small(state: PartitionState, node: Node, now_ns: int) -> None:
     """Ends the reservations on *node* of asks that can never run there, because the node, the load of other schedulers
-    there or the ask has changed its size; the asks try elsewhere."""
+    there or the ask has changed its size, or the node its domain; the asks try elsewhere."""
     for reservation in list(node.reservations.values()):
-        if not could_ever_hold(node, reservation.ask):
+        ask = reservation.ask
+        if not could_ever_hold(node, ask) or not is_with_others(state, ask, node):
             _leave_node(state, reservation, now_ns)
 
 

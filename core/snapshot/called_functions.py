@@ -36,7 +36,7 @@ FUNCTIONS: Final = {
     **named_of(gang_turns, "_end_gathering"),
     **named_of(guarantee_drive, "_note_end"),
     **named_of(gang_vetting, "_note_answer"),
-    **named_of(inquiries, "_put_in_turn"),
+    **named_of(inquiries, "_decide_beside", "_put_in_turn"),
     **named_of(lifecycle, "_end_state", "_forget_old"),
     **named_of(lapsing, "_look_at", "_look_at_gang"),
     **named_of(limit_savings, "_look_at"),

@@ -438,9 +438,9 @@ MODEL: Final = (
         " children claimants claimed claims counted depth draining dynamic_terms fair_max fair_terms guaranteed"
         " held_back leaf limits managed max max_applications name newcomers order parent parked path pending"
         " preempted_count preempted_total preempting priority properties rank rooms running saved saving set_back"
-        " siblings starting submit_acl turns used waiting",
+        " siblings starting submit_acl turns used waiting wasted",
         derived={"in_line": _line_up, "with_due": _find_due},
-        defaults={"active_users": 0, "set_back": False, "turns": {}},
+        defaults={"active_users": 0, "set_back": False, "turns": {}, "wasted": {}},
     ),
     Kept(RecordedEvents, "bounded_ns no_victim_ns over_queue_quota over_user_quota refused_ns"),
     Kept(GroupMembers, "gather_until_ns in_turn most running short"),

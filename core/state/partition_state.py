@@ -256,6 +256,11 @@ class PartitionState:
         """Names the order in which victims are looked for."""
         return self.preemption.cost
 
+    @property
+    def checkpoints(self) -> Mapping[str, int]:
+        """Returns when allocations last saved their work, by key."""
+        return self.notices.checkpoints
+
     def next_number(self) -> int:
         """Returns a number larger than all before, to break ties by arrival."""
         self._number += 1

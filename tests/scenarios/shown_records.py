@@ -17,6 +17,7 @@ from kornel.core.service.wire.scheduler_wire import PARTITION_ATTRIBUTE
 from kornel.core.state.partition_state import PartitionState
 from kornel.core.telling.partitions.partition_status import partition_status
 from kornel.core.telling.queues.above_max import above_max_of
+from kornel.core.telling.queues.queue_views import wasted_of
 from tests.scenarios.language import shown
 
 
@@ -42,6 +43,7 @@ def _show_queue(state: PartitionState, path: str, fields: list[str]) -> str:
         "preempting": vector(queue.preempting),
         "claimed": vector(queue.claimed),
         "preempted": vector(queue.preempted_total),
+        "wasted": lambda: ";".join(f"{kind}:{shown(sums)}" for kind, sums in wasted_of(state, queue)) or "-",
         "max": vector(queue.max),
         "guaranteed": vector(queue.guaranteed),
         "fair": vector(dict(queue.fair_terms)),

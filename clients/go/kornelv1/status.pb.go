@@ -1697,7 +1697,9 @@ type ExplainQueueResponse struct {
 	// Those of "levels" that hold more than their max, the queue first.
 	AboveMax []*QueueAboveMax `protobuf:"bytes,8,rep,name=above_max,json=aboveMax,proto3" json:"above_max,omitempty"`
 	// Properties in force, inherited ones included.
-	Properties    map[string]string `protobuf:"bytes,9,rep,name=properties,proto3" json:"properties,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	Properties map[string]string `protobuf:"bytes,9,rep,name=properties,proto3" json:"properties,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	// Work that tasks of the queue and below lost, by kind of preemption.
+	Wasted        []*WastedWork `protobuf:"bytes,10,rep,name=wasted,proto3" json:"wasted,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1795,6 +1797,69 @@ func (x *ExplainQueueResponse) GetProperties() map[string]string {
 	return nil
 }
 
+func (x *ExplainQueueResponse) GetWasted() []*WastedWork {
+	if x != nil {
+		return x.Wasted
+	}
+	return nil
+}
+
+// Work that tasks lost by one kind of preemption, since the core started.
+type WastedWork struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Name of the kind, such as "guarantee".
+	Kind string `protobuf:"bytes,1,opt,name=kind,proto3" json:"kind,omitempty"`
+	// Amounts held, times the whole seconds that the tasks had run since their work was last saved, as far as known. A
+	// missing type is 0.
+	Resources     map[string]int64 `protobuf:"bytes,2,rep,name=resources,proto3" json:"resources,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WastedWork) Reset() {
+	*x = WastedWork{}
+	mi := &file_kornel_v1_status_proto_msgTypes[19]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WastedWork) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WastedWork) ProtoMessage() {}
+
+func (x *WastedWork) ProtoReflect() protoreflect.Message {
+	mi := &file_kornel_v1_status_proto_msgTypes[19]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WastedWork.ProtoReflect.Descriptor instead.
+func (*WastedWork) Descriptor() ([]byte, []int) {
+	return file_kornel_v1_status_proto_rawDescGZIP(), []int{19}
+}
+
+func (x *WastedWork) GetKind() string {
+	if x != nil {
+		return x.Kind
+	}
+	return ""
+}
+
+func (x *WastedWork) GetResources() map[string]int64 {
+	if x != nil {
+		return x.Resources
+	}
+	return nil
+}
+
 // A configured queue that holds more than its max.
 type QueueAboveMax struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1819,7 +1884,7 @@ type QueueAboveMax struct {
 
 func (x *QueueAboveMax) Reset() {
 	*x = QueueAboveMax{}
-	mi := &file_kornel_v1_status_proto_msgTypes[19]
+	mi := &file_kornel_v1_status_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1831,7 +1896,7 @@ func (x *QueueAboveMax) String() string {
 func (*QueueAboveMax) ProtoMessage() {}
 
 func (x *QueueAboveMax) ProtoReflect() protoreflect.Message {
-	mi := &file_kornel_v1_status_proto_msgTypes[19]
+	mi := &file_kornel_v1_status_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1844,7 +1909,7 @@ func (x *QueueAboveMax) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueueAboveMax.ProtoReflect.Descriptor instead.
 func (*QueueAboveMax) Descriptor() ([]byte, []int) {
-	return file_kornel_v1_status_proto_rawDescGZIP(), []int{19}
+	return file_kornel_v1_status_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *QueueAboveMax) GetPath() string {
@@ -1919,7 +1984,7 @@ type QueueLevel struct {
 
 func (x *QueueLevel) Reset() {
 	*x = QueueLevel{}
-	mi := &file_kornel_v1_status_proto_msgTypes[20]
+	mi := &file_kornel_v1_status_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1931,7 +1996,7 @@ func (x *QueueLevel) String() string {
 func (*QueueLevel) ProtoMessage() {}
 
 func (x *QueueLevel) ProtoReflect() protoreflect.Message {
-	mi := &file_kornel_v1_status_proto_msgTypes[20]
+	mi := &file_kornel_v1_status_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1944,7 +2009,7 @@ func (x *QueueLevel) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueueLevel.ProtoReflect.Descriptor instead.
 func (*QueueLevel) Descriptor() ([]byte, []int) {
-	return file_kornel_v1_status_proto_rawDescGZIP(), []int{20}
+	return file_kornel_v1_status_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *QueueLevel) GetPath() string {
@@ -2013,7 +2078,7 @@ type QueueBound struct {
 
 func (x *QueueBound) Reset() {
 	*x = QueueBound{}
-	mi := &file_kornel_v1_status_proto_msgTypes[21]
+	mi := &file_kornel_v1_status_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2025,7 +2090,7 @@ func (x *QueueBound) String() string {
 func (*QueueBound) ProtoMessage() {}
 
 func (x *QueueBound) ProtoReflect() protoreflect.Message {
-	mi := &file_kornel_v1_status_proto_msgTypes[21]
+	mi := &file_kornel_v1_status_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2038,7 +2103,7 @@ func (x *QueueBound) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueueBound.ProtoReflect.Descriptor instead.
 func (*QueueBound) Descriptor() ([]byte, []int) {
-	return file_kornel_v1_status_proto_rawDescGZIP(), []int{21}
+	return file_kornel_v1_status_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *QueueBound) GetType() string {
@@ -2082,7 +2147,7 @@ type ExplainUserRequest struct {
 
 func (x *ExplainUserRequest) Reset() {
 	*x = ExplainUserRequest{}
-	mi := &file_kornel_v1_status_proto_msgTypes[22]
+	mi := &file_kornel_v1_status_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2094,7 +2159,7 @@ func (x *ExplainUserRequest) String() string {
 func (*ExplainUserRequest) ProtoMessage() {}
 
 func (x *ExplainUserRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kornel_v1_status_proto_msgTypes[22]
+	mi := &file_kornel_v1_status_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2107,7 +2172,7 @@ func (x *ExplainUserRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainUserRequest.ProtoReflect.Descriptor instead.
 func (*ExplainUserRequest) Descriptor() ([]byte, []int) {
-	return file_kornel_v1_status_proto_rawDescGZIP(), []int{22}
+	return file_kornel_v1_status_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *ExplainUserRequest) GetPartition() string {
@@ -2144,7 +2209,7 @@ type ExplainUserResponse struct {
 
 func (x *ExplainUserResponse) Reset() {
 	*x = ExplainUserResponse{}
-	mi := &file_kornel_v1_status_proto_msgTypes[23]
+	mi := &file_kornel_v1_status_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2156,7 +2221,7 @@ func (x *ExplainUserResponse) String() string {
 func (*ExplainUserResponse) ProtoMessage() {}
 
 func (x *ExplainUserResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kornel_v1_status_proto_msgTypes[23]
+	mi := &file_kornel_v1_status_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2169,7 +2234,7 @@ func (x *ExplainUserResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainUserResponse.ProtoReflect.Descriptor instead.
 func (*ExplainUserResponse) Descriptor() ([]byte, []int) {
-	return file_kornel_v1_status_proto_rawDescGZIP(), []int{23}
+	return file_kornel_v1_status_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *ExplainUserResponse) GetUser() string {
@@ -2232,7 +2297,7 @@ type LimitLevel struct {
 
 func (x *LimitLevel) Reset() {
 	*x = LimitLevel{}
-	mi := &file_kornel_v1_status_proto_msgTypes[24]
+	mi := &file_kornel_v1_status_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2244,7 +2309,7 @@ func (x *LimitLevel) String() string {
 func (*LimitLevel) ProtoMessage() {}
 
 func (x *LimitLevel) ProtoReflect() protoreflect.Message {
-	mi := &file_kornel_v1_status_proto_msgTypes[24]
+	mi := &file_kornel_v1_status_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2257,7 +2322,7 @@ func (x *LimitLevel) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LimitLevel.ProtoReflect.Descriptor instead.
 func (*LimitLevel) Descriptor() ([]byte, []int) {
-	return file_kornel_v1_status_proto_rawDescGZIP(), []int{24}
+	return file_kornel_v1_status_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *LimitLevel) GetPath() string {
@@ -2327,7 +2392,7 @@ type GetStateDumpRequest struct {
 
 func (x *GetStateDumpRequest) Reset() {
 	*x = GetStateDumpRequest{}
-	mi := &file_kornel_v1_status_proto_msgTypes[25]
+	mi := &file_kornel_v1_status_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2339,7 +2404,7 @@ func (x *GetStateDumpRequest) String() string {
 func (*GetStateDumpRequest) ProtoMessage() {}
 
 func (x *GetStateDumpRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kornel_v1_status_proto_msgTypes[25]
+	mi := &file_kornel_v1_status_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2352,7 +2417,7 @@ func (x *GetStateDumpRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetStateDumpRequest.ProtoReflect.Descriptor instead.
 func (*GetStateDumpRequest) Descriptor() ([]byte, []int) {
-	return file_kornel_v1_status_proto_rawDescGZIP(), []int{25}
+	return file_kornel_v1_status_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *GetStateDumpRequest) GetRmId() string {
@@ -2373,7 +2438,7 @@ type GetStateDumpResponse struct {
 
 func (x *GetStateDumpResponse) Reset() {
 	*x = GetStateDumpResponse{}
-	mi := &file_kornel_v1_status_proto_msgTypes[26]
+	mi := &file_kornel_v1_status_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2385,7 +2450,7 @@ func (x *GetStateDumpResponse) String() string {
 func (*GetStateDumpResponse) ProtoMessage() {}
 
 func (x *GetStateDumpResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kornel_v1_status_proto_msgTypes[26]
+	mi := &file_kornel_v1_status_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2398,7 +2463,7 @@ func (x *GetStateDumpResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetStateDumpResponse.ProtoReflect.Descriptor instead.
 func (*GetStateDumpResponse) Descriptor() ([]byte, []int) {
-	return file_kornel_v1_status_proto_rawDescGZIP(), []int{26}
+	return file_kornel_v1_status_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *GetStateDumpResponse) GetJson() string {
@@ -2597,7 +2662,7 @@ const file_kornel_v1_status_proto_rawDesc = "" +
 	"\alast_ns\x18\x03 \x01(\x03R\x06lastNs\"G\n" +
 	"\x13ExplainQueueRequest\x12\x1c\n" +
 	"\tpartition\x18\x01 \x01(\tR\tpartition\x12\x12\n" +
-	"\x04path\x18\x02 \x01(\tR\x04path\"\xb4\x04\n" +
+	"\x04path\x18\x02 \x01(\tR\x04path\"\xe3\x04\n" +
 	"\x14ExplainQueueResponse\x12\x12\n" +
 	"\x04path\x18\x01 \x01(\tR\x04path\x12\x12\n" +
 	"\x04leaf\x18\x02 \x01(\bR\x04leaf\x12\x14\n" +
@@ -2609,13 +2674,22 @@ const file_kornel_v1_status_proto_rawDesc = "" +
 	"\tabove_max\x18\b \x03(\v2\x18.kornel.v1.QueueAboveMaxR\baboveMax\x12O\n" +
 	"\n" +
 	"properties\x18\t \x03(\v2/.kornel.v1.ExplainQueueResponse.PropertiesEntryR\n" +
-	"properties\x1a;\n" +
+	"properties\x12-\n" +
+	"\x06wasted\x18\n" +
+	" \x03(\v2\x15.kornel.v1.WastedWorkR\x06wasted\x1a;\n" +
 	"\rHeadroomEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\x03R\x05value:\x028\x01\x1a=\n" +
 	"\x0fPropertiesEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x92\x03\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xa2\x01\n" +
+	"\n" +
+	"WastedWork\x12\x12\n" +
+	"\x04kind\x18\x01 \x01(\tR\x04kind\x12B\n" +
+	"\tresources\x18\x02 \x03(\v2$.kornel.v1.WastedWork.ResourcesEntryR\tresources\x1a<\n" +
+	"\x0eResourcesEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\x03R\x05value:\x028\x01\"\x92\x03\n" +
 	"\rQueueAboveMax\x12\x12\n" +
 	"\x04path\x18\x01 \x01(\tR\x04path\x12\x19\n" +
 	"\bsince_ns\x18\x02 \x01(\x03R\asinceNs\x129\n" +
@@ -2724,7 +2798,7 @@ func file_kornel_v1_status_proto_rawDescGZIP() []byte {
 	return file_kornel_v1_status_proto_rawDescData
 }
 
-var file_kornel_v1_status_proto_msgTypes = make([]protoimpl.MessageInfo, 53)
+var file_kornel_v1_status_proto_msgTypes = make([]protoimpl.MessageInfo, 55)
 var file_kornel_v1_status_proto_goTypes = []any{
 	(*GetStatusRequest)(nil),     // 0: kornel.v1.GetStatusRequest
 	(*GetStatusResponse)(nil),    // 1: kornel.v1.GetStatusResponse
@@ -2745,40 +2819,42 @@ var file_kornel_v1_status_proto_goTypes = []any{
 	(*AskFailure)(nil),           // 16: kornel.v1.AskFailure
 	(*ExplainQueueRequest)(nil),  // 17: kornel.v1.ExplainQueueRequest
 	(*ExplainQueueResponse)(nil), // 18: kornel.v1.ExplainQueueResponse
-	(*QueueAboveMax)(nil),        // 19: kornel.v1.QueueAboveMax
-	(*QueueLevel)(nil),           // 20: kornel.v1.QueueLevel
-	(*QueueBound)(nil),           // 21: kornel.v1.QueueBound
-	(*ExplainUserRequest)(nil),   // 22: kornel.v1.ExplainUserRequest
-	(*ExplainUserResponse)(nil),  // 23: kornel.v1.ExplainUserResponse
-	(*LimitLevel)(nil),           // 24: kornel.v1.LimitLevel
-	(*GetStateDumpRequest)(nil),  // 25: kornel.v1.GetStateDumpRequest
-	(*GetStateDumpResponse)(nil), // 26: kornel.v1.GetStateDumpResponse
-	nil,                          // 27: kornel.v1.PartitionStatus.TotalEntry
-	nil,                          // 28: kornel.v1.PartitionStatus.IgnoredEntry
-	nil,                          // 29: kornel.v1.GovernorScope.LostEntry
-	nil,                          // 30: kornel.v1.GovernorScope.MaxLostEntry
-	nil,                          // 31: kornel.v1.StuckVictim.ResourcesEntry
-	nil,                          // 32: kornel.v1.UserStatus.UsedEntry
-	nil,                          // 33: kornel.v1.QueueStatus.GuaranteedEntry
-	nil,                          // 34: kornel.v1.QueueStatus.MaxEntry
-	nil,                          // 35: kornel.v1.QueueStatus.UsedEntry
-	nil,                          // 36: kornel.v1.QueueStatus.PendingEntry
-	nil,                          // 37: kornel.v1.QueueStatus.PreemptingEntry
-	nil,                          // 38: kornel.v1.QueueStatus.PreemptedEntry
-	nil,                          // 39: kornel.v1.ExplainQueueResponse.HeadroomEntry
-	nil,                          // 40: kornel.v1.ExplainQueueResponse.PropertiesEntry
-	nil,                          // 41: kornel.v1.QueueAboveMax.AboveEntry
-	nil,                          // 42: kornel.v1.QueueAboveMax.LeavingEntry
-	nil,                          // 43: kornel.v1.QueueLevel.GuaranteedEntry
-	nil,                          // 44: kornel.v1.QueueLevel.MaxEntry
-	nil,                          // 45: kornel.v1.QueueLevel.UsedEntry
-	nil,                          // 46: kornel.v1.QueueLevel.PendingEntry
-	nil,                          // 47: kornel.v1.QueueLevel.PreemptingEntry
-	nil,                          // 48: kornel.v1.QueueLevel.HeadroomEntry
-	nil,                          // 49: kornel.v1.ExplainUserResponse.UsedEntry
-	nil,                          // 50: kornel.v1.LimitLevel.MaxEntry
-	nil,                          // 51: kornel.v1.LimitLevel.UsedEntry
-	nil,                          // 52: kornel.v1.LimitLevel.HeadroomEntry
+	(*WastedWork)(nil),           // 19: kornel.v1.WastedWork
+	(*QueueAboveMax)(nil),        // 20: kornel.v1.QueueAboveMax
+	(*QueueLevel)(nil),           // 21: kornel.v1.QueueLevel
+	(*QueueBound)(nil),           // 22: kornel.v1.QueueBound
+	(*ExplainUserRequest)(nil),   // 23: kornel.v1.ExplainUserRequest
+	(*ExplainUserResponse)(nil),  // 24: kornel.v1.ExplainUserResponse
+	(*LimitLevel)(nil),           // 25: kornel.v1.LimitLevel
+	(*GetStateDumpRequest)(nil),  // 26: kornel.v1.GetStateDumpRequest
+	(*GetStateDumpResponse)(nil), // 27: kornel.v1.GetStateDumpResponse
+	nil,                          // 28: kornel.v1.PartitionStatus.TotalEntry
+	nil,                          // 29: kornel.v1.PartitionStatus.IgnoredEntry
+	nil,                          // 30: kornel.v1.GovernorScope.LostEntry
+	nil,                          // 31: kornel.v1.GovernorScope.MaxLostEntry
+	nil,                          // 32: kornel.v1.StuckVictim.ResourcesEntry
+	nil,                          // 33: kornel.v1.UserStatus.UsedEntry
+	nil,                          // 34: kornel.v1.QueueStatus.GuaranteedEntry
+	nil,                          // 35: kornel.v1.QueueStatus.MaxEntry
+	nil,                          // 36: kornel.v1.QueueStatus.UsedEntry
+	nil,                          // 37: kornel.v1.QueueStatus.PendingEntry
+	nil,                          // 38: kornel.v1.QueueStatus.PreemptingEntry
+	nil,                          // 39: kornel.v1.QueueStatus.PreemptedEntry
+	nil,                          // 40: kornel.v1.ExplainQueueResponse.HeadroomEntry
+	nil,                          // 41: kornel.v1.ExplainQueueResponse.PropertiesEntry
+	nil,                          // 42: kornel.v1.WastedWork.ResourcesEntry
+	nil,                          // 43: kornel.v1.QueueAboveMax.AboveEntry
+	nil,                          // 44: kornel.v1.QueueAboveMax.LeavingEntry
+	nil,                          // 45: kornel.v1.QueueLevel.GuaranteedEntry
+	nil,                          // 46: kornel.v1.QueueLevel.MaxEntry
+	nil,                          // 47: kornel.v1.QueueLevel.UsedEntry
+	nil,                          // 48: kornel.v1.QueueLevel.PendingEntry
+	nil,                          // 49: kornel.v1.QueueLevel.PreemptingEntry
+	nil,                          // 50: kornel.v1.QueueLevel.HeadroomEntry
+	nil,                          // 51: kornel.v1.ExplainUserResponse.UsedEntry
+	nil,                          // 52: kornel.v1.LimitLevel.MaxEntry
+	nil,                          // 53: kornel.v1.LimitLevel.UsedEntry
+	nil,                          // 54: kornel.v1.LimitLevel.HeadroomEntry
 }
 var file_kornel_v1_status_proto_depIdxs = []int32{
 	6,  // 0: kornel.v1.GetStatusResponse.partitions:type_name -> kornel.v1.PartitionStatus
@@ -2788,61 +2864,63 @@ var file_kornel_v1_status_proto_depIdxs = []int32{
 	2,  // 4: kornel.v1.GetStatusResponse.standing:type_name -> kornel.v1.CoreStanding
 	5,  // 5: kornel.v1.ManagerStatus.presence:type_name -> kornel.v1.ManagerPresence
 	4,  // 6: kornel.v1.ManagerStatus.rollback:type_name -> kornel.v1.RollbackStatus
-	27, // 7: kornel.v1.PartitionStatus.total:type_name -> kornel.v1.PartitionStatus.TotalEntry
+	28, // 7: kornel.v1.PartitionStatus.total:type_name -> kornel.v1.PartitionStatus.TotalEntry
 	13, // 8: kornel.v1.PartitionStatus.queues:type_name -> kornel.v1.QueueStatus
 	12, // 9: kornel.v1.PartitionStatus.users:type_name -> kornel.v1.UserStatus
-	28, // 10: kornel.v1.PartitionStatus.ignored:type_name -> kornel.v1.PartitionStatus.IgnoredEntry
+	29, // 10: kornel.v1.PartitionStatus.ignored:type_name -> kornel.v1.PartitionStatus.IgnoredEntry
 	8,  // 11: kornel.v1.PartitionStatus.governor:type_name -> kornel.v1.GovernorStatus
 	10, // 12: kornel.v1.PartitionStatus.stuck_victims:type_name -> kornel.v1.StuckVictim
 	11, // 13: kornel.v1.PartitionStatus.monitor:type_name -> kornel.v1.MonitorStatus
 	7,  // 14: kornel.v1.PartitionStatus.drained_nodes:type_name -> kornel.v1.DrainedNode
 	9,  // 15: kornel.v1.GovernorStatus.scopes:type_name -> kornel.v1.GovernorScope
-	29, // 16: kornel.v1.GovernorScope.lost:type_name -> kornel.v1.GovernorScope.LostEntry
-	30, // 17: kornel.v1.GovernorScope.max_lost:type_name -> kornel.v1.GovernorScope.MaxLostEntry
-	31, // 18: kornel.v1.StuckVictim.resources:type_name -> kornel.v1.StuckVictim.ResourcesEntry
-	32, // 19: kornel.v1.UserStatus.used:type_name -> kornel.v1.UserStatus.UsedEntry
-	33, // 20: kornel.v1.QueueStatus.guaranteed:type_name -> kornel.v1.QueueStatus.GuaranteedEntry
-	34, // 21: kornel.v1.QueueStatus.max:type_name -> kornel.v1.QueueStatus.MaxEntry
-	35, // 22: kornel.v1.QueueStatus.used:type_name -> kornel.v1.QueueStatus.UsedEntry
-	36, // 23: kornel.v1.QueueStatus.pending:type_name -> kornel.v1.QueueStatus.PendingEntry
-	37, // 24: kornel.v1.QueueStatus.preempting:type_name -> kornel.v1.QueueStatus.PreemptingEntry
-	38, // 25: kornel.v1.QueueStatus.preempted:type_name -> kornel.v1.QueueStatus.PreemptedEntry
+	30, // 16: kornel.v1.GovernorScope.lost:type_name -> kornel.v1.GovernorScope.LostEntry
+	31, // 17: kornel.v1.GovernorScope.max_lost:type_name -> kornel.v1.GovernorScope.MaxLostEntry
+	32, // 18: kornel.v1.StuckVictim.resources:type_name -> kornel.v1.StuckVictim.ResourcesEntry
+	33, // 19: kornel.v1.UserStatus.used:type_name -> kornel.v1.UserStatus.UsedEntry
+	34, // 20: kornel.v1.QueueStatus.guaranteed:type_name -> kornel.v1.QueueStatus.GuaranteedEntry
+	35, // 21: kornel.v1.QueueStatus.max:type_name -> kornel.v1.QueueStatus.MaxEntry
+	36, // 22: kornel.v1.QueueStatus.used:type_name -> kornel.v1.QueueStatus.UsedEntry
+	37, // 23: kornel.v1.QueueStatus.pending:type_name -> kornel.v1.QueueStatus.PendingEntry
+	38, // 24: kornel.v1.QueueStatus.preempting:type_name -> kornel.v1.QueueStatus.PreemptingEntry
+	39, // 25: kornel.v1.QueueStatus.preempted:type_name -> kornel.v1.QueueStatus.PreemptedEntry
 	16, // 26: kornel.v1.ExplainAskResponse.failures:type_name -> kornel.v1.AskFailure
-	20, // 27: kornel.v1.ExplainQueueResponse.levels:type_name -> kornel.v1.QueueLevel
-	39, // 28: kornel.v1.ExplainQueueResponse.headroom:type_name -> kornel.v1.ExplainQueueResponse.HeadroomEntry
-	21, // 29: kornel.v1.ExplainQueueResponse.bounds:type_name -> kornel.v1.QueueBound
-	21, // 30: kornel.v1.ExplainQueueResponse.tightest:type_name -> kornel.v1.QueueBound
-	19, // 31: kornel.v1.ExplainQueueResponse.above_max:type_name -> kornel.v1.QueueAboveMax
-	40, // 32: kornel.v1.ExplainQueueResponse.properties:type_name -> kornel.v1.ExplainQueueResponse.PropertiesEntry
-	41, // 33: kornel.v1.QueueAboveMax.above:type_name -> kornel.v1.QueueAboveMax.AboveEntry
-	42, // 34: kornel.v1.QueueAboveMax.leaving:type_name -> kornel.v1.QueueAboveMax.LeavingEntry
-	43, // 35: kornel.v1.QueueLevel.guaranteed:type_name -> kornel.v1.QueueLevel.GuaranteedEntry
-	44, // 36: kornel.v1.QueueLevel.max:type_name -> kornel.v1.QueueLevel.MaxEntry
-	45, // 37: kornel.v1.QueueLevel.used:type_name -> kornel.v1.QueueLevel.UsedEntry
-	46, // 38: kornel.v1.QueueLevel.pending:type_name -> kornel.v1.QueueLevel.PendingEntry
-	47, // 39: kornel.v1.QueueLevel.preempting:type_name -> kornel.v1.QueueLevel.PreemptingEntry
-	48, // 40: kornel.v1.QueueLevel.headroom:type_name -> kornel.v1.QueueLevel.HeadroomEntry
-	49, // 41: kornel.v1.ExplainUserResponse.used:type_name -> kornel.v1.ExplainUserResponse.UsedEntry
-	24, // 42: kornel.v1.ExplainUserResponse.levels:type_name -> kornel.v1.LimitLevel
-	21, // 43: kornel.v1.ExplainUserResponse.tightest:type_name -> kornel.v1.QueueBound
-	50, // 44: kornel.v1.LimitLevel.max:type_name -> kornel.v1.LimitLevel.MaxEntry
-	51, // 45: kornel.v1.LimitLevel.used:type_name -> kornel.v1.LimitLevel.UsedEntry
-	52, // 46: kornel.v1.LimitLevel.headroom:type_name -> kornel.v1.LimitLevel.HeadroomEntry
-	0,  // 47: kornel.v1.StatusService.GetStatus:input_type -> kornel.v1.GetStatusRequest
-	14, // 48: kornel.v1.StatusService.ExplainAsk:input_type -> kornel.v1.ExplainAskRequest
-	17, // 49: kornel.v1.StatusService.ExplainQueue:input_type -> kornel.v1.ExplainQueueRequest
-	22, // 50: kornel.v1.StatusService.ExplainUser:input_type -> kornel.v1.ExplainUserRequest
-	25, // 51: kornel.v1.StatusService.GetStateDump:input_type -> kornel.v1.GetStateDumpRequest
-	1,  // 52: kornel.v1.StatusService.GetStatus:output_type -> kornel.v1.GetStatusResponse
-	15, // 53: kornel.v1.StatusService.ExplainAsk:output_type -> kornel.v1.ExplainAskResponse
-	18, // 54: kornel.v1.StatusService.ExplainQueue:output_type -> kornel.v1.ExplainQueueResponse
-	23, // 55: kornel.v1.StatusService.ExplainUser:output_type -> kornel.v1.ExplainUserResponse
-	26, // 56: kornel.v1.StatusService.GetStateDump:output_type -> kornel.v1.GetStateDumpResponse
-	52, // [52:57] is the sub-list for method output_type
-	47, // [47:52] is the sub-list for method input_type
-	47, // [47:47] is the sub-list for extension type_name
-	47, // [47:47] is the sub-list for extension extendee
-	0,  // [0:47] is the sub-list for field type_name
+	21, // 27: kornel.v1.ExplainQueueResponse.levels:type_name -> kornel.v1.QueueLevel
+	40, // 28: kornel.v1.ExplainQueueResponse.headroom:type_name -> kornel.v1.ExplainQueueResponse.HeadroomEntry
+	22, // 29: kornel.v1.ExplainQueueResponse.bounds:type_name -> kornel.v1.QueueBound
+	22, // 30: kornel.v1.ExplainQueueResponse.tightest:type_name -> kornel.v1.QueueBound
+	20, // 31: kornel.v1.ExplainQueueResponse.above_max:type_name -> kornel.v1.QueueAboveMax
+	41, // 32: kornel.v1.ExplainQueueResponse.properties:type_name -> kornel.v1.ExplainQueueResponse.PropertiesEntry
+	19, // 33: kornel.v1.ExplainQueueResponse.wasted:type_name -> kornel.v1.WastedWork
+	42, // 34: kornel.v1.WastedWork.resources:type_name -> kornel.v1.WastedWork.ResourcesEntry
+	43, // 35: kornel.v1.QueueAboveMax.above:type_name -> kornel.v1.QueueAboveMax.AboveEntry
+	44, // 36: kornel.v1.QueueAboveMax.leaving:type_name -> kornel.v1.QueueAboveMax.LeavingEntry
+	45, // 37: kornel.v1.QueueLevel.guaranteed:type_name -> kornel.v1.QueueLevel.GuaranteedEntry
+	46, // 38: kornel.v1.QueueLevel.max:type_name -> kornel.v1.QueueLevel.MaxEntry
+	47, // 39: kornel.v1.QueueLevel.used:type_name -> kornel.v1.QueueLevel.UsedEntry
+	48, // 40: kornel.v1.QueueLevel.pending:type_name -> kornel.v1.QueueLevel.PendingEntry
+	49, // 41: kornel.v1.QueueLevel.preempting:type_name -> kornel.v1.QueueLevel.PreemptingEntry
+	50, // 42: kornel.v1.QueueLevel.headroom:type_name -> kornel.v1.QueueLevel.HeadroomEntry
+	51, // 43: kornel.v1.ExplainUserResponse.used:type_name -> kornel.v1.ExplainUserResponse.UsedEntry
+	25, // 44: kornel.v1.ExplainUserResponse.levels:type_name -> kornel.v1.LimitLevel
+	22, // 45: kornel.v1.ExplainUserResponse.tightest:type_name -> kornel.v1.QueueBound
+	52, // 46: kornel.v1.LimitLevel.max:type_name -> kornel.v1.LimitLevel.MaxEntry
+	53, // 47: kornel.v1.LimitLevel.used:type_name -> kornel.v1.LimitLevel.UsedEntry
+	54, // 48: kornel.v1.LimitLevel.headroom:type_name -> kornel.v1.LimitLevel.HeadroomEntry
+	0,  // 49: kornel.v1.StatusService.GetStatus:input_type -> kornel.v1.GetStatusRequest
+	14, // 50: kornel.v1.StatusService.ExplainAsk:input_type -> kornel.v1.ExplainAskRequest
+	17, // 51: kornel.v1.StatusService.ExplainQueue:input_type -> kornel.v1.ExplainQueueRequest
+	23, // 52: kornel.v1.StatusService.ExplainUser:input_type -> kornel.v1.ExplainUserRequest
+	26, // 53: kornel.v1.StatusService.GetStateDump:input_type -> kornel.v1.GetStateDumpRequest
+	1,  // 54: kornel.v1.StatusService.GetStatus:output_type -> kornel.v1.GetStatusResponse
+	15, // 55: kornel.v1.StatusService.ExplainAsk:output_type -> kornel.v1.ExplainAskResponse
+	18, // 56: kornel.v1.StatusService.ExplainQueue:output_type -> kornel.v1.ExplainQueueResponse
+	24, // 57: kornel.v1.StatusService.ExplainUser:output_type -> kornel.v1.ExplainUserResponse
+	27, // 58: kornel.v1.StatusService.GetStateDump:output_type -> kornel.v1.GetStateDumpResponse
+	54, // [54:59] is the sub-list for method output_type
+	49, // [49:54] is the sub-list for method input_type
+	49, // [49:49] is the sub-list for extension type_name
+	49, // [49:49] is the sub-list for extension extendee
+	0,  // [0:49] is the sub-list for field type_name
 }
 
 func init() { file_kornel_v1_status_proto_init() }
@@ -2853,14 +2931,14 @@ func file_kornel_v1_status_proto_init() {
 	file_kornel_v1_status_proto_msgTypes[5].OneofWrappers = []any{}
 	file_kornel_v1_status_proto_msgTypes[9].OneofWrappers = []any{}
 	file_kornel_v1_status_proto_msgTypes[13].OneofWrappers = []any{}
-	file_kornel_v1_status_proto_msgTypes[19].OneofWrappers = []any{}
+	file_kornel_v1_status_proto_msgTypes[20].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_kornel_v1_status_proto_rawDesc), len(file_kornel_v1_status_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   53,
+			NumMessages:   55,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -200,7 +200,7 @@ def _update(state: PartitionState, node: Node, spec: NodeSpec, now_ns: int) -> N
     except InvalidDevices:
         state.ignore_entry(Ignored.INVALID_DEVICES, spec.node_id)
         return
-    moved = _move_node(state, node, spec)
+    moved = _move_node(state, node, spec, now_ns)
     equipped = _equip_node(state, node, spec, devices, now_ns)
     if spec.capacity is None and spec.occupied is None:
         if not moved and not equipped:
@@ -243,7 +243,7 @@ def _update(state: PartitionState, node: Node, spec: NodeSpec, now_ns: int) -> N
     wake_for_node(state, node)
 
 
-def _move_node(state: PartitionState, node: Node, spec: NodeSpec) -> bool:
+def _move_node(state: PartitionState, node: Node, spec: NodeSpec, now_ns: int) -> bool:
     """Moves *node* to the domains that *spec* names for levels of the topology. Returns whether that is a change.
 
     Levels that are left out stay as they are, because most updates name no attributes; an empty value takes the node
@@ -264,6 +264,7 @@ def _move_node(state: PartitionState, node: Node, spec: NodeSpec) -> bool:
     state.topology.add_node(node, len(state.types.names))
     node.touch()
     state.changes += 1
+    eviction.review_claims(state, node, now_ns)
     wake_for_domains(state)
     return True
 

@@ -331,6 +331,14 @@ def book_victims(state: PartitionState, leaving: Mapping[Allocation, Allocation 
     state.gained.extend(queue for queue in gaining if queue.parked)
 
 
+def book_wasted(leaf: Queue, kind: str, lost: Pairs) -> None:
+    """Adds *lost* resource-seconds of work, which *kind* of preemption makes tasks of *leaf* lose."""
+    for queue in leaf.lineage() if lost else ():
+        sums = queue.wasted.setdefault(kind, {})
+        for t, amount in lost:
+            sums[t] = sums.get(t, 0) + amount
+
+
 def expect_no_exit(state: PartitionState, victim: Allocation) -> None:
     """Stops counting on the room of *victim*, which has not left in time."""
     node = victim.node

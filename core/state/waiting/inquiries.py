@@ -104,13 +104,26 @@ def ask_preemption(
     drop: Callable[[], None],
     now_ns: int,
 ) -> Inquiry:
-    """Asks the shim whether *ask* would run on the node if victims left."""
+    """Asks the shim whether *ask* would run on the node if victims left, besides those that leave already, which come
+    first in the question. *decide* hears of *victims* alone."""
+    going = [task for task in state.nodes[node_id].allocations.values() if task.preempted and task not in state.stuck]
+    leaving = [task.spec.key for task in going if task.spec.key not in victims]
+    if leaving:
+        victims, start = (*leaving, *victims), start + len(leaving)
+        decide = partial(_decide_beside, decide, len(leaving))
     number = state.callbacks.next_number()
     application_id = ask.application.application_id
     state.effects.append(
         PreemptionPredicatesAsked(number, state.name, application_id, ask.spec.key, node_id, victims, start)
     )
     return _open(state, Inquiry(number, state.name, ask, (node_id,), drop, decide_victims=decide), now_ns)
+
+
+def _decide_beside(decide: DecideVictims, leaving: int, last: int | None, now_ns: int) -> None:
+    """Passes the shim's answer *last* on, as if those who leave already, *leaving* in number, had not been named."""
+    if last is not None and last != UNANSWERED:
+        last = last - leaving if last >= leaving else None
+    decide(last, now_ns)
 
 
 def _open(state: PartitionState, inquiry: Inquiry, now_ns: int) -> Inquiry:

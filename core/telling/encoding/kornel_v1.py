@@ -82,7 +82,8 @@ encode_queue: Final = ENCODERS.add(
     left_out=(
         "parent", "children", "template", "priority", "allocating", "sort_policy", "sort_by_priority",
         "preemption_enabled", "preemption_fence", "priority_fence", "preemption_delay_ns", "quota_preemption_delay_ns",
-        "quota_running", "quota_due_ns", "priority_offset", "backoff", "backoff_delay_ns", "preempted", "above",
+        "quota_running", "quota_due_ns", "priority_offset", "backoff", "backoff_delay_ns", "preempted", "wasted",
+        "above",
     ),
 )  # fmt: skip
 

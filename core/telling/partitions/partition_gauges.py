@@ -92,6 +92,7 @@ class PartitionGauges(NamedTuple):
     above_max       by path, what each configured queue holds above its max, by type index, each above 0
     queues_omitted  the number of queues that are not in ``queues``
     domains         the domains of the outer levels of the topology, all or none of each level
+    wasted          the work lost by preemption, in resource-seconds, by queue, kind and index of the type
     domains_omitted the number of domains that are not in ``domains``
     gangs_placed    the number of gangs that were placed as a whole; the two after it: plans of gangs that were called
                     off, and members of gangs that were preempted
@@ -117,6 +118,7 @@ class PartitionGauges(NamedTuple):
     governor: GovernorGauges
     drained: int = 0
     above_max: Mapping[str, Mapping[int, int]] = MappingProxyType({})
+    wasted: Mapping[tuple[str, str], Mapping[int, int]] = MappingProxyType({})
     queues_omitted: int = 0
     domains: tuple[DomainGauges, ...] = ()
     domains_omitted: int = 0
@@ -147,6 +149,7 @@ def look_at_gauges(state: PartitionState, now_ns: int, most_queues: int) -> Iter
     *most_queues* queues."""
     queues: list[QueueGauges] = []
     everywhere: Counter[AppState] = Counter()
+    wasted: dict[tuple[str, str], Mapping[int, int]] = {}
     names = list(state.queues)
     for number, path in enumerate(names):
         if not number % LOOKED_AT_ONCE:
@@ -161,6 +164,7 @@ def look_at_gauges(state: PartitionState, now_ns: int, most_queues: int) -> Iter
                 everywhere[app_state] += count
         if len(queues) < most_queues:
             running = sum([len(application.allocations) for application in queue.applications.values()])
+            wasted.update({(path, kind): dict(sums) for kind, sums in queue.wasted.items()})
             bounds = (queue.guaranteed, queue.max)
             amounts = (queue.used, queue.pending, queue.preempting)
             queues.append(QueueGauges(path, *bounds, *amounts, queue.max_applications, states, running))
@@ -215,6 +219,7 @@ def look_at_gauges(state: PartitionState, now_ns: int, most_queues: int) -> Iter
         quotas_due=len(state.enforcement.armed),
         drained=len(state.operator_drains),
         above_max=above,
+        wasted=wasted,
         governor=governor,
         queues_omitted=max(0, len(names) - len(queues)),
         domains=tuple(domains),

@@ -10,7 +10,7 @@ from kornel.core.domain.resources import Resources
 from kornel.core.model.queues import Queue
 from kornel.core.state.partition_state import PartitionState
 from kornel.core.telling.queues.above_max import AboveMax, above_max_of
-from kornel.core.telling.queues.queue_views import show_properties
+from kornel.core.telling.queues.queue_views import WastedWork, show_properties, wasted_of
 
 
 class QueueLevel(NamedTuple):
@@ -44,6 +44,7 @@ class QueueExplanation(NamedTuple):
     tightest    the bound with the smallest part of its max left; ``None``: nothing bounds
     above       the levels that hold more than their max, the lowest first
     properties  those in force, inherited ones included
+    wasted      the work lost in the queue and below, by kind of preemption
     """
 
     path: str
@@ -55,6 +56,7 @@ class QueueExplanation(NamedTuple):
     tightest: Bound | None
     above: tuple[AboveMax, ...]
     properties: Mapping[str, str]
+    wasted: tuple[WastedWork, ...]
 
 
 def explain_queue(state: PartitionState, queue: Queue) -> QueueExplanation:
@@ -89,6 +91,7 @@ def explain_queue(state: PartitionState, queue: Queue) -> QueueExplanation:
         min(bounds.values(), key=part_left, default=None),
         tuple(above for level in queue.lineage() if (above := above_max_of(state, level)) is not None),
         show_properties(state, queue),
+        wasted_of(state, queue),
     )
 
 

@@ -27,6 +27,14 @@ class TemplateView(NamedTuple):
     properties: Mapping[str, str]
 
 
+class WastedWork(NamedTuple):
+    """The work that tasks of a queue and all below it lost by one kind of preemption, in resource-seconds: what they
+    held, times how long they had run since they last saved their work."""
+
+    kind: str
+    resources: Resources
+
+
 class QueueView(NamedTuple):
     """One queue. ``max`` of the root is what its nodes offer. ``max`` is ``None`` if the queue has none, ``headroom``
     if no queue on its path has one."""
@@ -71,6 +79,7 @@ class QueueView(NamedTuple):
     preempted: Resources
     """The sum of everything that preemption ever took from it."""
     preempted_allocations: int
+    wasted: tuple[WastedWork, ...]
     above: AboveMax | None = None
     """The excess above its max; ``None``: it holds no more than its max, or is not configured."""
 
@@ -143,8 +152,14 @@ def queue_view(state: PartitionState, queue: Queue, configured: Mapping[str, Que
         backoff_delay_ns=terms.unschedulable_backoff_delay_ns,
         preempted=resources(queue.preempted_total),
         preempted_allocations=queue.preempted_count,
+        wasted=wasted_of(state, queue),
         above=above_max_of(state, queue) if queue in enforcement.above else None,
     )
+
+
+def wasted_of(state: PartitionState, queue: Queue) -> tuple[WastedWork, ...]:
+    """Returns the work that was lost in *queue* and below, for each kind of preemption that wasted any."""
+    return tuple([WastedWork(kind, state.types.to_resources(sums)) for kind, sums in sorted(queue.wasted.items())])
 
 
 def _find_headroom(queue: Queue) -> dict[int, int] | None:

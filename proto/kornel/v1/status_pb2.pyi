@@ -1147,6 +1147,7 @@ class ExplainQueueResponse(_message.Message):
     TIGHTEST_FIELD_NUMBER: _builtins.int
     ABOVE_MAX_FIELD_NUMBER: _builtins.int
     PROPERTIES_FIELD_NUMBER: _builtins.int
+    WASTED_FIELD_NUMBER: _builtins.int
     path: _builtins.str
     """Full path in lower case."""
     leaf: _builtins.bool
@@ -1179,6 +1180,10 @@ class ExplainQueueResponse(_message.Message):
     def properties(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]:
         """Properties in force, inherited ones included."""
 
+    @_builtins.property
+    def wasted(self) -> _containers.RepeatedCompositeFieldContainer[Global___WastedWork]:
+        """Work that tasks of the queue and below lost, by kind of preemption."""
+
     def __init__(
         self,
         *,
@@ -1191,14 +1196,65 @@ class ExplainQueueResponse(_message.Message):
         tightest: Global___QueueBound | None = ...,
         above_max: _abc.Iterable[Global___QueueAboveMax] | None = ...,
         properties: _abc.Mapping[_builtins.str, _builtins.str] | None = ...,
+        wasted: _abc.Iterable[Global___WastedWork] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["tightest", b"tightest"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["above_max", b"above_max", "bounds", b"bounds", "headroom", b"headroom", "leaf", b"leaf", "levels", b"levels", "path", b"path", "properties", b"properties", "state", b"state", "tightest", b"tightest"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["above_max", b"above_max", "bounds", b"bounds", "headroom", b"headroom", "leaf", b"leaf", "levels", b"levels", "path", b"path", "properties", b"properties", "state", b"state", "tightest", b"tightest", "wasted", b"wasted"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___ExplainQueueResponse: _TypeAlias = ExplainQueueResponse  # noqa: Y015
+
+@_typing.final
+class WastedWork(_message.Message):
+    """Work that tasks lost by one kind of preemption, since the core started."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    @_typing.final
+    class ResourcesEntry(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: _builtins.int
+        VALUE_FIELD_NUMBER: _builtins.int
+        key: _builtins.str
+        value: _builtins.int
+        def __init__(
+            self,
+            *,
+            key: _builtins.str = ...,
+            value: _builtins.int = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+    KIND_FIELD_NUMBER: _builtins.int
+    RESOURCES_FIELD_NUMBER: _builtins.int
+    kind: _builtins.str
+    """Name of the kind, such as "guarantee"."""
+    @_builtins.property
+    def resources(self) -> _containers.ScalarMap[_builtins.str, _builtins.int]:
+        """Amounts held, times the whole seconds that the tasks had run since their work was last saved, as far as known. A
+        missing type is 0.
+        """
+
+    def __init__(
+        self,
+        *,
+        kind: _builtins.str = ...,
+        resources: _abc.Mapping[_builtins.str, _builtins.int] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["kind", b"kind", "resources", b"resources"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___WastedWork: _TypeAlias = WastedWork  # noqa: Y015
 
 @_typing.final
 class QueueAboveMax(_message.Message):

@@ -151,8 +151,8 @@ def test_f8_an_ask_that_a_round_could_not_help_missed_an_opportunity() -> None:
         (None, "v2"),
         (by_comparison(older_first), "v1"),
         (by_comparison(lambda one, other, _: 0), "v2"),
-        (by_cost(lambda victim, ask, now_ns: now_ns - victim.created_ns), "v2"),
-        (by_cost(lambda victim, ask, now_ns: victim.created_ns), "v1"),
+        (by_cost(lambda victim, ask, now_ns, saved: now_ns - victim.created_ns), "v2"),
+        (by_cost(lambda victim, ask, now_ns, saved: victim.created_ns), "v1"),
     ],
 )
 def test_j_f5_another_order_takes_another_victim(pricing: object, victim: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -165,7 +165,7 @@ def test_j_f5_another_order_takes_another_victim(pricing: object, victim: str, m
 def test_no_price_overcomes_an_opt_out(monkeypatch: pytest.MonkeyPatch) -> None:
     """Law 1 stands above costs: the expensive willing one goes before the cheap unwilling one."""
     monkeypatch.setitem(
-        registry.COSTS, "default", by_cost(lambda victim, ask, now_ns: int(victim.spec.allow_preempt_self))
+        registry.COSTS, "default", by_cost(lambda victim, ask, now_ns, saved: int(victim.spec.allow_preempt_self))
     )
     stage = Stage()
     stage.play([line.replace("run v1", "run v1 self=no") for line in J_B27])

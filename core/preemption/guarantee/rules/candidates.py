@@ -21,7 +21,7 @@ from kornel.core.model.queues import Queue
 from kornel.core.model.shapes import Pairs, Shape
 from kornel.core.preemption.gang_losses import GangLosses
 from kornel.core.preemption.guarantee.rules.allowances import LeafTerms, Terms
-from kornel.core.preemption.guarantee.rules.cost import Pricing
+from kornel.core.preemption.guarantee.rules.cost import Checkpoints, Pricing
 from kornel.core.preemption.plan import NOBODY_SPARED, Spared
 from kornel.core.preemption.run_times import last_end
 from kornel.core.preemption.walk import Candidate, Effects
@@ -101,12 +101,12 @@ class Candidates:
         self._gang_rooms: dict[tuple[Application, str], int] = {}
         """By task group of an application, the room that counts how many of its members may still leave one by one."""
 
-    def order_by_price(self, pricing: Pricing, now_ns: int) -> None:
+    def order_by_price(self, pricing: Pricing, now_ns: int, checkpoints: Checkpoints) -> None:
         """Puts the cheapest candidates first within each class. It has to be called before any candidate is read."""
         everybody = [
             a for leaf, _, _ in self._leaves for app in leaf.applications.values() for a in app.allocations.values()
         ]
-        self._prices = pricing(everybody, self._ask, now_ns)
+        self._prices = pricing(everybody, self._ask, now_ns, checkpoints)
 
     def rank_classes(self) -> tuple[Ranking, ...]:
         """Returns the candidates by class, each class in order.

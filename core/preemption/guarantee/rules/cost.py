@@ -13,13 +13,17 @@ from functools import cmp_to_key
 from typing import Final
 
 from kornel.core.model.allocations import Allocation
+from kornel.core.model.run_times import unsaved_since
 
-Pricing = Callable[[Sequence[Allocation], Allocation, int], Mapping[Allocation, int]]
-"""A function (candidates, ask, now in ns) -> the price of each. The cheapest goes first, and of equal ones the
-youngest."""
+Checkpoints = Mapping[str, int]
+"""The times when allocations last saved their work, by key."""
 
-Cost = Callable[[Allocation, Allocation, int], int]
-"""A function (candidate, ask, now in ns) -> its price."""
+Pricing = Callable[[Sequence[Allocation], Allocation, int, Checkpoints], Mapping[Allocation, int]]
+"""A function (candidates, ask, now in ns, checkpoints) -> the price of each. The cheapest goes first, and of equal ones
+the youngest."""
+
+Cost = Callable[[Allocation, Allocation, int, Checkpoints], int]
+"""A function (candidate, ask, now in ns, checkpoints) -> its price."""
 
 Comparator = Callable[[Allocation, Allocation, Allocation], int]
 """A function (one, other, ask) -> a number: below 0 if *one* goes first, 0 if they are equal."""
@@ -30,8 +34,10 @@ SECOND_NS: Final = 10**9
 def by_cost(cost: Cost) -> Pricing:
     """Returns the pricing by the cost function *cost*."""
 
-    def prices(candidates: Sequence[Allocation], ask: Allocation, now_ns: int) -> Mapping[Allocation, int]:
-        return {candidate: cost(candidate, ask, now_ns) for candidate in candidates}
+    def prices(
+        candidates: Sequence[Allocation], ask: Allocation, now_ns: int, checkpoints: Checkpoints
+    ) -> Mapping[Allocation, int]:
+        return {candidate: cost(candidate, ask, now_ns, checkpoints) for candidate in candidates}
 
     return prices
 
@@ -39,7 +45,9 @@ def by_cost(cost: Cost) -> Pricing:
 def by_comparison(compare: Comparator) -> Pricing:
     """Returns the pricing by the comparator *compare*: the price is the rank of a candidate, which equal ones share."""
 
-    def prices(candidates: Sequence[Allocation], ask: Allocation, _: int) -> Mapping[Allocation, int]:
+    def prices(
+        candidates: Sequence[Allocation], ask: Allocation, _: int, _checkpoints: Checkpoints
+    ) -> Mapping[Allocation, int]:
         def order(one: Allocation, other: Allocation) -> int:
             return compare(one, other, ask)
 
@@ -55,13 +63,13 @@ def by_comparison(compare: Comparator) -> Pricing:
     return prices
 
 
-def work_lost(victim: Allocation, ask: Allocation, now_ns: int) -> int:
-    """Returns the seconds that *victim* has run, times its size in thousandths of *ask*; for an originator, the sum for
-    its application (preemption.md K7)."""
+def work_lost(victim: Allocation, ask: Allocation, now_ns: int, checkpoints: Checkpoints) -> int:
+    """Returns the seconds that *victim* has run since its work was last saved, times its size in thousandths of *ask*;
+    for an originator, the sum for its application (preemption.md K7)."""
     demand = ask.shape.amounts
     lost = 0
     for allocation in victim.application.allocations.values() if victim.spec.originator else (victim,):
-        seconds = max(0, now_ns - allocation.bound_ns) // SECOND_NS
+        seconds = max(0, now_ns - unsaved_since(allocation, checkpoints)) // SECOND_NS
         parts = (amount * 1000 // demand[t] for t, amount in allocation.shape.pairs if t in demand)
         lost += max(parts, default=0) * seconds
     return lost

@@ -117,7 +117,7 @@ def _plan_on_nodes(
     pricing = COSTS[view.victim_order]
     candidates = Candidates(ask, fence, terms, index or VictimIndex(), spared, now_ns=now_ns, late=late)
     if pricing is not None:
-        candidates.order_by_price(pricing, now_ns)
+        candidates.order_by_price(pricing, now_ns, view.checkpoints)
     prospects: Prospects | None = None
     among = None if within is None else within.among
     nodes = view.nodes

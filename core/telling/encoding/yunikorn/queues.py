@@ -22,7 +22,7 @@ from kornel.core.telling.encoding.values import (
     percents_of,
 )
 from kornel.core.telling.queues.above_max import AboveMax
-from kornel.core.telling.queues.queue_views import QueueView, TemplateView
+from kornel.core.telling.queues.queue_views import QueueView, TemplateView, WastedWork
 
 _TEMPLATE: Final = Document(
     "",
@@ -46,6 +46,12 @@ _ABOVE_MAX: Final = Document(
         "protectedBy": if_any(TEXTS, "protected"),
     },
     left_out=("path", "due_ns"),
+)
+
+_WASTED_WORK: Final = Document(
+    "WastedWork",
+    WastedWork,
+    {"kind": always(TEXT, "kind"), "resourceSeconds": if_any(AMOUNTS, "resources", promised=True)},
 )
 
 QUEUE: Final = Document(
@@ -86,6 +92,7 @@ QUEUE: Final = Document(
         "priorityOffset": if_any(WHOLE, "priority_offset"),
         "quotaPreemptionStartTime": if_any(TIME_NS, "quota_due_ns"),
         "aboveMax": if_any(nested(_ABOVE_MAX), "above"),
+        "wastedWork": if_any(listed(_WASTED_WORK), "wasted"),
         "children": apart(listed(queue)),
     },
     left_out=("applications", "preempted", "preempted_allocations"),

@@ -31,6 +31,7 @@ class World:
         self.types = ResourceTypes(self._widen)
         self.guarantee_mode = mode
         self.victim_order = "default"
+        self.checkpoints: dict[str, int] = {}
         self.given_up: dict[Allocation, object] = {}
         self.queues: dict[str, Queue] = {}
         self.nodes: dict[str, Node] = {}

@@ -47,6 +47,7 @@ export async function queue(path) {
         ["Delay", found.preemptionDelay],
         ["Max lowered", found.isQuotaPreemptionRunning ? "being enforced" : ""],
         ["Quota delay", found.quotaPreemptionDelay === "0s" ? "" : found.quotaPreemptionDelay],
+        ...(found.wastedWork ?? []).map((work) => [`Work lost, ${work.kind}`, `${amounts(work.resourceSeconds)}, times seconds`]),
       ]),
     ),
     section(
