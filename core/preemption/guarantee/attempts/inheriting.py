@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from kornel.core.domain.ask_places import AskPlace
+from kornel.core.domain.preemption_kinds import WITHIN
 from kornel.core.domain.reasons import Outcome
 from kornel.core.model.allocations import NO_VICTIMS, Allocation, Reservation
 from kornel.core.model.shapes import Pairs, book_amounts, holds_pairs
@@ -37,8 +38,9 @@ def take_over_claim(state: PartitionState, ask: Allocation, now_ns: int) -> Rese
     holders.sort(key=lambda other: (other.spec.priority, other.shape is not ask.shape, -other.created_ns, other.key))
     for holder in holders:
         claim = holder.reservation
-        if claim is not None and _may_pass_to(state, claim, ask) and _is_lawful(state, claim, ask):
-            _pass_on(state, claim, ask, now_ns)
+        kind = _find_kind(state, claim, ask) if claim is not None and _may_pass_to(state, claim, ask) else None
+        if claim is not None and kind is not None:
+            _pass_on(state, claim, ask, kind, now_ns)
             return claim
     return None
 
@@ -66,9 +68,10 @@ def _find_devices(state: PartitionState, claim: Reservation, ask: Allocation) ->
     return device_books.find_later(claim.node, ask, (), state.stuck, instead_of=claim.ask)
 
 
-def _is_lawful(state: PartitionState, claim: Reservation, ask: Allocation) -> bool:
-    """Tells whether the limits and laws 3, 4 and 7 would have let the victims of *claim* go for *ask*. The others bind
-    it less than the holder, which is less important and of the same leaf."""
+def _find_kind(state: PartitionState, claim: Reservation, ask: Allocation) -> str | None:
+    """Returns the kind by which the victims of *claim* would have gone for *ask*; ``None``: the limits or laws 3, 4 and
+    7 would have let nobody go. The other laws bind it less than the holder, which is less important and of the same
+    leaf."""
     holder = claim.ask
     swaps_in, noted = holder.swaps_in, len(state.gained)
     # An application that holds nothing else gives its slot up with the claim.
@@ -83,16 +86,19 @@ def _is_lawful(state: PartitionState, claim: Reservation, ask: Allocation) -> bo
     theirs = all(fence in v.queue.lineage() and v.application is not ask.application for v in holder.victims.values())
     # Within the leaf nobody has to be owed anything.
     within = state.preempts_within(ask.queue) and all(v.queue is ask.queue for v in holder.victims.values())
-    lawful = admitted and theirs and (within or bool(owing_queues(ask, state.guarantee_mode)))
+    owed = bool(owing_queues(ask, state.guarantee_mode))
     ledger.book_claim(state, holder)
     for slot in slots:
         slot[holder.application] = None
     holder.swaps_in = swaps_in
     del state.gained[noted:]  # It was only supposed, so nobody has gained anything.
-    return lawful
+    if not (admitted and theirs and (within or owed)):
+        return None
+    # Nobody of its own leaf goes for a guarantee.
+    return WITHIN.name if within and (holder.victims or not owed) else KIND
 
 
-def _pass_on(state: PartitionState, claim: Reservation, ask: Allocation, now_ns: int) -> None:
+def _pass_on(state: PartitionState, claim: Reservation, ask: Allocation, kind: str, now_ns: int) -> None:
     holder, node, former = claim.ask, claim.node, claim.ask.victims
     taken = set(_find_devices(state, claim, ask) or ())
     rest = _subtract(holder.shape.pairs, ask.shape.pairs)
@@ -109,10 +115,10 @@ def _pass_on(state: PartitionState, claim: Reservation, ask: Allocation, now_ns:
     ledger.book_claim(state, ask)
     ask.outcome = Outcome.TRIGGERED
     ask.attempt_due = False
-    plan = PreemptionPlan(KIND, ask, node, (), fence_root(ask))
+    plan = PreemptionPlan(kind, ask, node, (), fence_root(ask))
     eviction.watch_exits(state, plan, now_ns, tuple(victims.values()))
     detail = f"takes over {'a part of ' * bool(rest)}what leaves for ask {holder.spec.key}, which is less important"
-    eviction.record_decision(state, KIND, ask, now_ns, Outcome.TRIGGERED, detail, plan)
+    eviction.record_decision(state, kind, ask, now_ns, Outcome.TRIGGERED, detail, plan)
     claim.pairs = rest
 
 
