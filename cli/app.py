@@ -46,6 +46,7 @@ COMMANDS: Final = {
     "config": CommandSource(".config", "config_app", _CHANGE),
     "drain": CommandSource(".drain", "drain_app", _CHANGE),
     "undrain": CommandSource(".drain", "undrain_app", _CHANGE),
+    "preempt": CommandSource(".preempt", "preempt", _CHANGE),
     "unregister": CommandSource(".unregister", "unregister", _CHANGE),
     "serve": CommandSource(f"{OF_THE_CORE}.serve", "serve", _RUN),
     "health": CommandSource(".health", "health", _RUN),

@@ -64,7 +64,7 @@ class _Wanted:
         named = [f"{name}={text}" for name, text in (("vcore", self.vcore), ("memory", self.memory)) if text]
         return pb.SupposedAsk(
             queue=self.queue,
-            resources=dict(map(_parse_amount, [*named, *(self.resource or [])])),
+            resources=dict(map(parse_amount, [*named, *(self.resource or [])])),
             priority=self.priority,
             never_preempts=self.never_preempts,
             user=self.user,
@@ -210,7 +210,7 @@ def quota(
         if kind == "max" and rest.endswith("=unlimited"):
             supposed.unlimited.append(rest.removesuffix("=unlimited"))
             continue
-        name, amount = _parse_amount(rest)
+        name, amount = parse_amount(rest)
         (supposed.max if kind == "max" else supposed.guaranteed)[name] = amount
     _show_forecast(core, pb.WhatIfRequest(quota=supposed))
 
@@ -234,7 +234,8 @@ def _show_forecast(core: PartitionCore, request: pb.WhatIfRequest) -> None:
     core.show(found, lambda: render_forecast(found, time_ns()))
 
 
-def _parse_amount(text: str) -> tuple[str, int]:
+def parse_amount(text: str) -> tuple[str, int]:
+    """Returns the type and the amount in base units of *text*, such as ``vcore=2``. Exits if it is wrong."""
     name, equals, quantity = text.partition("=")
     if not name or not equals:
         raise refuse_input(f"{text!r} is not TYPE=QUANTITY, for instance vcore=2 or memory=4Gi")

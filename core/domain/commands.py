@@ -8,7 +8,7 @@ are ``NamedTuple``: as immutable as a frozen dataclass, and several times cheape
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import IntEnum
+from enum import IntEnum, StrEnum
 from typing import Final, NamedTuple
 
 from kornel.core.domain.devices import DeviceRequest
@@ -197,6 +197,46 @@ class SetOperatorDrain:
     by: str = ""
 
 
+class PreemptTarget(StrEnum):
+    """The things that a person may name who preempts by hand (preemption.md N)."""
+
+    ALLOCATION = "allocation"
+    APPLICATION = "application"
+    NODE = "node"
+    QUEUE = "queue"
+
+
+class Waivable(StrEnum):
+    """The laws that a person who preempts by hand may waive, by the names of preemption.md N."""
+
+    GUARANTEE = "guarantee"
+    RUN_TIME = "run-time"
+    GANG = "gang"
+    REQUIRED_NODE = "required-node"
+    NEED = "need"
+
+
+@dataclass(frozen=True, slots=True)
+class PreemptByHand:
+    """Ask those to leave whom a person names (preemption.md N).
+
+    target  what ``name`` is the name of
+    amount  what a queue is to give up, in base units; ``None`` for other targets
+    waived  the laws that keep nobody back, by their names in :class:`Waivable`
+    reason  why the person does so; it must be given if a law is waived
+    by      the name of the person, which is shown
+    """
+
+    rm_id: str
+    partition: str
+    target: PreemptTarget
+    name: str
+    amount: Resources | None = None
+    waived: tuple[str, ...] = ()
+    reason: str = ""
+    by: str = ""
+
+
 @dataclass(frozen=True, slots=True)
 class UpdateApplications:
     """An ``ApplicationRequest``: all additions, then all removals."""
@@ -311,6 +351,7 @@ Command = (
     | UpdateConfiguration
     | UpdateNodes
     | SetOperatorDrain
+    | PreemptByHand
     | UpdateApplications
     | UpdateAllocations
     | AttachCallbacks

@@ -25,6 +25,7 @@ from kornel.core.domain.commands import (
     DetachCallbacks,
     Fault,
     NodeAction,
+    PreemptByHand,
     RegisterManager,
     SetOperatorDrain,
     UnregisterManager,
@@ -45,6 +46,7 @@ from kornel.core.engine.intake import allocation_intake, application_intake, nod
 from kornel.core.engine.scheduling import autoscaling, cycle, rounds, vetting
 from kornel.core.model.callbacks import Callbacks
 from kornel.core.preemption import registry, slices
+from kornel.core.preemption.quota.by_hand import drive as by_hand
 from kornel.core.state.asks import questions
 from kornel.core.state.options import EngineOptions
 from kornel.core.state.partition_state import PartitionState
@@ -103,6 +105,7 @@ class Engine:
             UpdateConfiguration: self._update_configuration,
             UpdateNodes: self._update_nodes,
             SetOperatorDrain: self._set_operator_drain,
+            PreemptByHand: self._preempt_by_hand,
             UpdateApplications: self._update_applications,
             UpdateAllocations: self._update_allocations,
             AttachCallbacks: self._attach_callbacks,
@@ -494,6 +497,13 @@ class Engine:
             raise CommandRefused(Fault.INVALID_ARGUMENT, f"{MOST_DRAINS} nodes are drained by operators already")
         drain = OperatorDrain(command.by, now_ns)
         node_intake.set_operator_drain(state, command.node_id, drain, command.by, now_ns)
+
+    def _preempt_by_hand(self, command: PreemptByHand, now_ns: int) -> None:
+        self._require_manager(command.rm_id, "Preempt")
+        state = self._partitions.get(command.partition)
+        if state is None:
+            raise CommandRefused(Fault.INVALID_ARGUMENT, _no_partition(command.partition))
+        by_hand.preempt(state, command, now_ns)
 
     def _update_applications(self, command: UpdateApplications, now_ns: int) -> None:
         self._require_manager(command.rm_id, "ApplicationRequest")

@@ -20,12 +20,12 @@ checked at once."""
 
 
 def check_victims(
-    victims: Iterable[Allocation], *, shields: bool = True, replacing: bool = True
+    victims: Iterable[Allocation], *, shields: bool = True, replacing: bool = True, bound: bool = True
 ) -> Iterator[Violation]:
     """Yields *victims* that no plan may contain. Their application is judged by law 3.
 
     *shields* tells whether queues protect what they hold by their policy, *replacing* whether tasks that take the place
-    of a placeholder are protected.
+    of a placeholder are protected, *bound* whether those that must run on their node are.
     """
     seen: set[str] = set()
     for victim in victims:
@@ -34,7 +34,7 @@ def check_victims(
         replaces = replacing and victim.place is _REPLACING
         seen.add(victim.key)
         if not (
-            named or protected or replaces or spec.required_node or victim.node is None or victim.released
+            named or protected or replaces or (bound and spec.required_node) or victim.node is None or victim.released
             or victim.preempted
         ):  # fmt: skip
             continue
@@ -42,7 +42,7 @@ def check_victims(
             "named twice": named,
             "not placed": victim.node is None,
             "in a queue protected from preemption": protected,
-            "bound to its required node": bool(spec.required_node),
+            "bound to its required node": bound and bool(spec.required_node),
             "being released": victim.released,
             "taking the place of a placeholder": replaces,
             "already a victim": victim.preempted,

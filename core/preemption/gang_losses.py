@@ -49,13 +49,15 @@ class SpareMembers:
     """Chooses the members of gangs that may leave one by one: those beyond the minimum of their task group, the least
     important and youngest first."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, torn: bool = False) -> None:
+        """Begins with no gang looked at. *torn* tells whether members may leave without regard to the minimum."""
+        self._torn = torn
         self._spare: dict[Application, dict[Allocation, None]] = {}
 
     def may_leave(self, allocation: Allocation) -> bool:
         """Tells whether *allocation* may leave by itself: it is beyond the minimum of its task group, or its gang needs
         no minimum."""
-        if not is_bound(allocation):
+        if self._torn or not is_bound(allocation):
             return True
         application = allocation.application
         spare = self._spare.get(application)
@@ -152,17 +154,17 @@ def describe_torn(victims: Sequence[Allocation]) -> dict[Application, str]:
     return found
 
 
-def list_whole(application: Application) -> list[Allocation]:
+def list_whole(application: Application, *, bound: bool = True) -> list[Allocation]:
     """Returns the running members of the gang of *application* if all of them may leave now; empty: they may not, or
-    nobody runs."""
+    nobody runs. *bound*: as in :func:`can_leave_whole`."""
     members = members_of(application) if application.leaves_whole else []
-    return members if can_leave_whole(members) else []
+    return members if can_leave_whole(members, bound=bound) else []
 
 
-def can_leave_whole(members: Sequence[Allocation]) -> bool:
-    """Tells whether all *members* of a gang may leave now: none has a required node, and none is being replaced or
-    released."""
-    return all(member.place is _PLACED and not member.spec.required_node for member in members)
+def can_leave_whole(members: Sequence[Allocation], *, bound: bool = True) -> bool:
+    """Tells whether all *members* of a gang may leave now: none is being replaced or released and, unless they are not
+    *bound* by it, none has a required node."""
+    return all(member.place is _PLACED and not (bound and member.spec.required_node) for member in members)
 
 
 def _find_surplus(application: Application) -> dict[str, int]:

@@ -11,6 +11,7 @@ from kornel.core.domain.effects import PreemptionDecided
 from kornel.core.preemption.guarantee.kind import GUARANTEE, WITHIN
 from kornel.core.preemption.kind import GOVERNOR, UNREMARKABLE, DecisionSource, Ending, Kind
 from kornel.core.preemption.monitor.kind import MONITOR
+from kornel.core.preemption.quota.by_hand.kind import BY_HAND
 from kornel.core.preemption.quota.kind import QUOTA
 from kornel.core.preemption.required_node.kind import REQUIRED_NODE
 from kornel.core.state.partition_state import PartitionState
@@ -24,7 +25,9 @@ KINDS: Final[tuple[Kind, ...]] = (
 )
 """The kinds in the order of :data:`kornel.core.domain.preemption_kinds.KINDS`."""
 
-SOURCES: Final[Mapping[str, DecisionSource]] = MappingProxyType({each.name: each for each in (*KINDS, GOVERNOR)})
+SOURCES: Final[Mapping[str, DecisionSource]] = MappingProxyType(
+    {each.name: each for each in (*KINDS, BY_HAND, GOVERNOR)}
+)
 """The sources of decisions about preemption, by name."""
 
 _BY_NAME: Final[Mapping[str, Kind]] = MappingProxyType({kind.name: kind for kind in KINDS})

@@ -19,7 +19,7 @@ from kornel.core.service.calls.wire_pieces import pick_field
 from kornel.core.service.connections.callers import Permission
 from kornel.core.service.wire.status_codes import NotPermitted
 from kornel.si.v1 import si_pb2 as si
-from kornel.v1 import callback_pb2, configuration_pb2, manager_pb2, status_pb2
+from kornel.v1 import admin_pb2, callback_pb2, configuration_pb2, manager_pb2, status_pb2
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +98,11 @@ def _administer_or_manage(caller: Pass) -> None:
         caller.require(Permission.ADMINISTER)
 
 
+def _preempt(caller: Pass, request: admin_pb2.PreemptRequest) -> None:
+    """Demand the permission to preempt, unless the request only asks who would leave."""
+    caller.require(Permission.READ if request.dry_run else Permission.PREEMPT)
+
+
 def _status(caller: Pass, request: status_pb2.GetStatusRequest) -> None:
     """Demand a further permission for an audit, because it stops scheduling while it runs."""
     caller.require(Permission.ADMINISTER if request.audit else Permission.READ)
@@ -138,6 +143,7 @@ METHODS: Final[Mapping[str, Demand]] = MappingProxyType(
         "/kornel.v1.ExplainService/WhatIf": _READ,
         "/kornel.v1.AdminService/DrainNode": _need_permission(Permission.ADMINISTER),
         "/kornel.v1.AdminService/UndrainNode": _need_permission(Permission.ADMINISTER),
+        "/kornel.v1.AdminService/Preempt": Demand(_preempt, admin_pb2.PreemptRequest),
         "/kornel.v1.EventService/WatchEvents": _READ,
         "/kornel.v1.EventService/ListDecisions": _READ,
         "/kornel.v1.ReadService/ListQueues": _READ,

@@ -16,6 +16,7 @@ from kornel.core.preemption.guarantee.attempts import gang_consulting, gang_plan
 from kornel.core.preemption.monitor import drive as monitor_drive
 from kornel.core.preemption.monitor import taking as monitor_taking
 from kornel.core.preemption.quota import timers as quota_timers
+from kornel.core.preemption.quota.by_hand import drive as by_hand
 from kornel.core.snapshot.kept import named_of
 from kornel.core.state import partition_state
 from kornel.core.state.waiting import admission, backoff, inquiries, pausing, rooms
@@ -30,6 +31,7 @@ FUNCTIONS: Final = {
     "preemption.guarantee.attempts.consulting._decide_node": consulting._decide_node,
     "preemption.guarantee.attempts.consulting._decide_victims": consulting._decide_victims,
     "preemption.guarantee.attempts.consulting._drop_questions": consulting._drop_questions,
+    **named_of(by_hand, "_look_at_victims"),
     **named_of(eviction, "_look_at_victims", "_look_for_room", "_rearm_if_waiting"),
     **named_of(gang_turns, "_end_gathering"),
     **named_of(guarantee_drive, "_note_end"),

@@ -13,10 +13,13 @@ from typing import Protocol, TypeVar
 from weakref import WeakKeyDictionary
 
 from kornel.core.config.model import Configuration
+from kornel.core.domain.commands import PreemptByHand
 from kornel.core.domain.drains import OperatorDrain
+from kornel.core.domain.effects import PreemptionDecided
 from kornel.core.domain.manager import RegisteredManager
 from kornel.core.domain.names import bare_partition_name, full_partition_name
 from kornel.core.policies.access import may_administer
+from kornel.core.preemption.quota.by_hand import drive as by_hand
 from kornel.core.state.partition_state import PartitionState
 from kornel.core.telling.allocations.allocation_views import KeptViews
 from kornel.core.telling.applications.application_views import (
@@ -259,6 +262,11 @@ class PartitionReader:
         it."""
         reading = Reading(self._state, self._kept.index, self._now_ns, rm_id=self._rm_id, absence=self._absence())
         return subject.explain_from(reading)
+
+    def foresee(self, order: PreemptByHand) -> PreemptionDecided:
+        """Returns the decision that *order* would lead to now. Raises
+        :class:`kornel.core.domain.commands.CommandRefused` if it would be refused."""
+        return by_hand.foresee_order(self._state, order, self._now_ns)
 
     def suppose(self, question: Supposition) -> Forecast:
         """Forecasts the consequences of *question*, which it carries out: to be called in a copy of the process only.

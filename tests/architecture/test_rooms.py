@@ -28,11 +28,16 @@ MODULES = {
         "state.books.audit", "state.books.device_audit", "state.books.domain_audit", "state.books.findings",
         "state.books.gang_audit",
     ),
-    "plans": ("preemption.plan", "preemption.monitor.plan", "preemption.quota.plan"),
-    "laws": ("preemption.guarantee.queue_laws", *(f"preemption.{kind}.laws" for kind in _KINDS)),
+    "plans": (
+        "preemption.plan", "preemption.monitor.plan", "preemption.quota.plan", "preemption.quota.by_hand.plan",
+    ),
+    "laws": (
+        "preemption.guarantee.queue_laws", "preemption.quota.by_hand.laws",
+        *(f"preemption.{kind}.laws" for kind in _KINDS),
+    ),
     "planners": (
         "preemption.entitlement", "preemption.gang_losses", "preemption.priorities", "preemption.run_times",
-        "preemption.walk",
+        "preemption.walk", "preemption.quota.by_hand.planner",
         *(f"preemption.{kind}.planner" for kind in _KINDS),
         *(f"preemption.guarantee.{room}" for room in ("gangs", "rules", "search")),
         *(f"preemption.quota.{name}" for name in ("gang_choice", "shares", "timer_rules", "victims")),
@@ -40,7 +45,7 @@ MODULES = {
     ),
     "preemption": ("preemption",),
     "kinds": (
-        "preemption.kind", "preemption.registry", "preemption.slices",
+        "preemption.kind", "preemption.quota.by_hand.kind", "preemption.registry", "preemption.slices",
         *(f"preemption.{kind}.{name}" for kind in _KINDS for name in ("foresight", "kind")),
     ),
     "gangs": ("engine.gangs",),

@@ -85,6 +85,8 @@ def _describe(effect: Effect, preemptors: dict[tuple[str, str], str]) -> str:
             return f"scale up for {key}"
         case EventRecorded():
             return _event(effect)
+        case PreemptionDecided(kind="by-hand", queue=queue, outcome=outcome, detail=detail):
+            return f"decide {queue} {outcome}: {detail}"
         case PreemptionDecided(kind="quota", queue=queue, outcome=Outcome.VICTIM_STUCK, victims=victims):
             return f"stuck {queue} {','.join(victim.key for victim in victims)}"
         case PreemptionDecided(kind="quota", queue=queue, outcome=outcome, detail=detail):

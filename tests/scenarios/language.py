@@ -37,6 +37,8 @@ each, in that order, and so do answers that differ in nothing else.
     cycles until=60s every=1s         one cycle each so often; answers are marked with their time. ``leaving``: whoever
                                       is told to leave has left before the next one
     leave                             all who were told to leave have left
+    preempt application|allocation|node|queue NAME [RES] waived=gang,need reason=TEXT by=WHO    by hand; ``dry``: only
+                                      who would go
     preempt-cycle                     one periodic preemption round
     attach predicates victims scaling events notices timeout=1s   what the shim answers or hears from now on; ``detach``
     attach predicates awaits          as above, and it waits itself for the placement that a question names

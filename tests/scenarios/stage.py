@@ -18,8 +18,10 @@ from kornel.core.domain.commands import (
     NodeSpec,
     PlacementKey,
     PredicatesAnswer,
+    PreemptByHand,
     PreemptionNoticeAnswer,
     PreemptionPredicatesAnswer,
+    PreemptTarget,
     RegisterManager,
     ReleaseSpec,
     TerminationType,
@@ -44,6 +46,7 @@ from kornel.core.domain.topology import read_request
 from kornel.core.engine.engine import Engine
 from kornel.core.model.allocations import identity_of
 from kornel.core.model.run_times import MIN_RUNTIME_TAG
+from kornel.core.preemption.quota.by_hand import drive as by_hand
 from kornel.core.state.books import audit
 from kornel.core.state.partition_state import PartitionState
 from kornel.core.telling.allocations.explanation import AskReport
@@ -138,6 +141,7 @@ class Stage:
             "cycles": self._cycles,
             "preempt-cycle": lambda _: self._preempt(),
             "leave": lambda _: self._leave(),
+            "preempt": self._preempt_by_hand,
             "reply": self._reply,
             "attach": self._attach,
             "detach": lambda _: self._apply(DetachCallbacks(RM)),
@@ -247,6 +251,17 @@ class Stage:
         )
         answer = PreemptionNoticeAnswer(self._notices[line.name], True, instead, saved)
         return self._apply(AnswerCallbacks(RM, notices=(answer,)))
+
+    def _preempt_by_hand(self, line: Line) -> list[str]:
+        target, name = PreemptTarget(line.names[0]), line.names[1]
+        amount = line.resources(None) if target is PreemptTarget.QUEUE else None
+        waived = tuple(each for each in line.options.get("waived", "").split(",") if each)
+        reason, by = line.options.get("reason", ""), line.options.get("by", "ops")
+        order = PreemptByHand(RM, partition_of(line), target, name, amount, waived, reason, by)
+        if "dry" not in line.names:
+            return self._apply(order)
+        found = by_hand.foresee_order(self.state, order, self.now_ns)
+        return [f"would {answer}" for answer in describe([found])] + [f"would end {each.key}" for each in found.victims]
 
     def _leave(self) -> list[str]:
         """All who were told to leave have left."""

@@ -23,6 +23,219 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
+// Who is to leave.
+type PreemptRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Their partition, as "[rm_id]name" or as bare name. Empty: "default".
+	Partition string `protobuf:"bytes,1,opt,name=partition,proto3" json:"partition,omitempty"`
+	// Exactly one.
+	//
+	// Types that are valid to be assigned to Target:
+	//
+	//	*PreemptRequest_Allocation
+	//	*PreemptRequest_ApplicationId
+	//	*PreemptRequest_NodeId
+	//	*PreemptRequest_Queue
+	Target isPreemptRequest_Target `protobuf_oneof:"target"`
+	// What the queue is to give up, in base units by type; more than it holds is refused. Empty: the target is no queue.
+	Amount map[string]int64 `protobuf:"bytes,6,rep,name=amount,proto3" json:"amount,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"`
+	// The laws that shall keep nobody back: guarantee, run-time, gang, required-node, need. Empty: all hold.
+	Waived []string `protobuf:"bytes,7,rep,name=waived,proto3" json:"waived,omitempty"`
+	// Why, for the records; at most 1,000 characters. Empty: no reason is given, and no law may be waived.
+	Reason string `protobuf:"bytes,8,opt,name=reason,proto3" json:"reason,omitempty"`
+	// Only say who would leave now: nothing is changed or recorded, and the permission to read is enough.
+	DryRun        bool `protobuf:"varint,9,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PreemptRequest) Reset() {
+	*x = PreemptRequest{}
+	mi := &file_kornel_v1_admin_proto_msgTypes[0]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PreemptRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PreemptRequest) ProtoMessage() {}
+
+func (x *PreemptRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_kornel_v1_admin_proto_msgTypes[0]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PreemptRequest.ProtoReflect.Descriptor instead.
+func (*PreemptRequest) Descriptor() ([]byte, []int) {
+	return file_kornel_v1_admin_proto_rawDescGZIP(), []int{0}
+}
+
+func (x *PreemptRequest) GetPartition() string {
+	if x != nil {
+		return x.Partition
+	}
+	return ""
+}
+
+func (x *PreemptRequest) GetTarget() isPreemptRequest_Target {
+	if x != nil {
+		return x.Target
+	}
+	return nil
+}
+
+func (x *PreemptRequest) GetAllocation() string {
+	if x != nil {
+		if x, ok := x.Target.(*PreemptRequest_Allocation); ok {
+			return x.Allocation
+		}
+	}
+	return ""
+}
+
+func (x *PreemptRequest) GetApplicationId() string {
+	if x != nil {
+		if x, ok := x.Target.(*PreemptRequest_ApplicationId); ok {
+			return x.ApplicationId
+		}
+	}
+	return ""
+}
+
+func (x *PreemptRequest) GetNodeId() string {
+	if x != nil {
+		if x, ok := x.Target.(*PreemptRequest_NodeId); ok {
+			return x.NodeId
+		}
+	}
+	return ""
+}
+
+func (x *PreemptRequest) GetQueue() string {
+	if x != nil {
+		if x, ok := x.Target.(*PreemptRequest_Queue); ok {
+			return x.Queue
+		}
+	}
+	return ""
+}
+
+func (x *PreemptRequest) GetAmount() map[string]int64 {
+	if x != nil {
+		return x.Amount
+	}
+	return nil
+}
+
+func (x *PreemptRequest) GetWaived() []string {
+	if x != nil {
+		return x.Waived
+	}
+	return nil
+}
+
+func (x *PreemptRequest) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *PreemptRequest) GetDryRun() bool {
+	if x != nil {
+		return x.DryRun
+	}
+	return false
+}
+
+type isPreemptRequest_Target interface {
+	isPreemptRequest_Target()
+}
+
+type PreemptRequest_Allocation struct {
+	// Key of an allocation; all of this key, where several share it.
+	Allocation string `protobuf:"bytes,2,opt,name=allocation,proto3,oneof"`
+}
+
+type PreemptRequest_ApplicationId struct {
+	// All allocations of the application with this ID.
+	ApplicationId string `protobuf:"bytes,3,opt,name=application_id,json=applicationId,proto3,oneof"`
+}
+
+type PreemptRequest_NodeId struct {
+	// All allocations on the node with this ID, which takes no new work.
+	NodeId string `protobuf:"bytes,4,opt,name=node_id,json=nodeId,proto3,oneof"`
+}
+
+type PreemptRequest_Queue struct {
+	// As many allocations in the queue with this path, or below it, as free the amount.
+	Queue string `protobuf:"bytes,5,opt,name=queue,proto3,oneof"`
+}
+
+func (*PreemptRequest_Allocation) isPreemptRequest_Target() {}
+
+func (*PreemptRequest_ApplicationId) isPreemptRequest_Target() {}
+
+func (*PreemptRequest_NodeId) isPreemptRequest_Target() {}
+
+func (*PreemptRequest_Queue) isPreemptRequest_Target() {}
+
+// Who was asked to leave, or would be.
+type PreemptResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The decision: FULL (all leave), PARTIAL (some do), NONE, NOTHING_TO_DO (all are leaving already) or LAW_BROKEN (a
+	// bug of the core; nobody leaves). Its detail says who stays, and why.
+	Decision      *PreemptionDecision `protobuf:"bytes,1,opt,name=decision,proto3" json:"decision,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PreemptResponse) Reset() {
+	*x = PreemptResponse{}
+	mi := &file_kornel_v1_admin_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PreemptResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PreemptResponse) ProtoMessage() {}
+
+func (x *PreemptResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_kornel_v1_admin_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PreemptResponse.ProtoReflect.Descriptor instead.
+func (*PreemptResponse) Descriptor() ([]byte, []int) {
+	return file_kornel_v1_admin_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *PreemptResponse) GetDecision() *PreemptionDecision {
+	if x != nil {
+		return x.Decision
+	}
+	return nil
+}
+
 // Which node to take out.
 type DrainNodeRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -36,7 +249,7 @@ type DrainNodeRequest struct {
 
 func (x *DrainNodeRequest) Reset() {
 	*x = DrainNodeRequest{}
-	mi := &file_kornel_v1_admin_proto_msgTypes[0]
+	mi := &file_kornel_v1_admin_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -48,7 +261,7 @@ func (x *DrainNodeRequest) String() string {
 func (*DrainNodeRequest) ProtoMessage() {}
 
 func (x *DrainNodeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kornel_v1_admin_proto_msgTypes[0]
+	mi := &file_kornel_v1_admin_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -61,7 +274,7 @@ func (x *DrainNodeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrainNodeRequest.ProtoReflect.Descriptor instead.
 func (*DrainNodeRequest) Descriptor() ([]byte, []int) {
-	return file_kornel_v1_admin_proto_rawDescGZIP(), []int{0}
+	return file_kornel_v1_admin_proto_rawDescGZIP(), []int{2}
 }
 
 func (x *DrainNodeRequest) GetPartition() string {
@@ -95,7 +308,7 @@ type DrainNodeResponse struct {
 
 func (x *DrainNodeResponse) Reset() {
 	*x = DrainNodeResponse{}
-	mi := &file_kornel_v1_admin_proto_msgTypes[1]
+	mi := &file_kornel_v1_admin_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -107,7 +320,7 @@ func (x *DrainNodeResponse) String() string {
 func (*DrainNodeResponse) ProtoMessage() {}
 
 func (x *DrainNodeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kornel_v1_admin_proto_msgTypes[1]
+	mi := &file_kornel_v1_admin_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -120,7 +333,7 @@ func (x *DrainNodeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrainNodeResponse.ProtoReflect.Descriptor instead.
 func (*DrainNodeResponse) Descriptor() ([]byte, []int) {
-	return file_kornel_v1_admin_proto_rawDescGZIP(), []int{1}
+	return file_kornel_v1_admin_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *DrainNodeResponse) GetChanged() bool {
@@ -164,7 +377,7 @@ type UndrainNodeRequest struct {
 
 func (x *UndrainNodeRequest) Reset() {
 	*x = UndrainNodeRequest{}
-	mi := &file_kornel_v1_admin_proto_msgTypes[2]
+	mi := &file_kornel_v1_admin_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -176,7 +389,7 @@ func (x *UndrainNodeRequest) String() string {
 func (*UndrainNodeRequest) ProtoMessage() {}
 
 func (x *UndrainNodeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kornel_v1_admin_proto_msgTypes[2]
+	mi := &file_kornel_v1_admin_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -189,7 +402,7 @@ func (x *UndrainNodeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UndrainNodeRequest.ProtoReflect.Descriptor instead.
 func (*UndrainNodeRequest) Descriptor() ([]byte, []int) {
-	return file_kornel_v1_admin_proto_rawDescGZIP(), []int{2}
+	return file_kornel_v1_admin_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *UndrainNodeRequest) GetPartition() string {
@@ -221,7 +434,7 @@ type UndrainNodeResponse struct {
 
 func (x *UndrainNodeResponse) Reset() {
 	*x = UndrainNodeResponse{}
-	mi := &file_kornel_v1_admin_proto_msgTypes[3]
+	mi := &file_kornel_v1_admin_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -233,7 +446,7 @@ func (x *UndrainNodeResponse) String() string {
 func (*UndrainNodeResponse) ProtoMessage() {}
 
 func (x *UndrainNodeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kornel_v1_admin_proto_msgTypes[3]
+	mi := &file_kornel_v1_admin_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -246,7 +459,7 @@ func (x *UndrainNodeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UndrainNodeResponse.ProtoReflect.Descriptor instead.
 func (*UndrainNodeResponse) Descriptor() ([]byte, []int) {
-	return file_kornel_v1_admin_proto_rawDescGZIP(), []int{3}
+	return file_kornel_v1_admin_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *UndrainNodeResponse) GetChanged() bool {
@@ -274,7 +487,25 @@ var File_kornel_v1_admin_proto protoreflect.FileDescriptor
 
 const file_kornel_v1_admin_proto_rawDesc = "" +
 	"\n" +
-	"\x15kornel/v1/admin.proto\x12\tkornel.v1\"I\n" +
+	"\x15kornel/v1/admin.proto\x12\tkornel.v1\x1a\x16kornel/v1/events.proto\"\xf9\x02\n" +
+	"\x0ePreemptRequest\x12\x1c\n" +
+	"\tpartition\x18\x01 \x01(\tR\tpartition\x12 \n" +
+	"\n" +
+	"allocation\x18\x02 \x01(\tH\x00R\n" +
+	"allocation\x12'\n" +
+	"\x0eapplication_id\x18\x03 \x01(\tH\x00R\rapplicationId\x12\x19\n" +
+	"\anode_id\x18\x04 \x01(\tH\x00R\x06nodeId\x12\x16\n" +
+	"\x05queue\x18\x05 \x01(\tH\x00R\x05queue\x12=\n" +
+	"\x06amount\x18\x06 \x03(\v2%.kornel.v1.PreemptRequest.AmountEntryR\x06amount\x12\x16\n" +
+	"\x06waived\x18\a \x03(\tR\x06waived\x12\x16\n" +
+	"\x06reason\x18\b \x01(\tR\x06reason\x12\x17\n" +
+	"\adry_run\x18\t \x01(\bR\x06dryRun\x1a9\n" +
+	"\vAmountEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\x03R\x05value:\x028\x01B\b\n" +
+	"\x06target\"L\n" +
+	"\x0fPreemptResponse\x129\n" +
+	"\bdecision\x18\x01 \x01(\v2\x1d.kornel.v1.PreemptionDecisionR\bdecision\"I\n" +
 	"\x10DrainNodeRequest\x12\x1c\n" +
 	"\tpartition\x18\x01 \x01(\tR\tpartition\x12\x17\n" +
 	"\anode_id\x18\x02 \x01(\tR\x06nodeId\"\x91\x01\n" +
@@ -291,10 +522,11 @@ const file_kornel_v1_admin_proto_rawDesc = "" +
 	"\vschedulable\x18\x02 \x01(\bR\vschedulable\x12\x1e\n" +
 	"\n" +
 	"registered\x18\x03 \x01(\bR\n" +
-	"registered2\xa4\x01\n" +
+	"registered2\xe6\x01\n" +
 	"\fAdminService\x12F\n" +
 	"\tDrainNode\x12\x1b.kornel.v1.DrainNodeRequest\x1a\x1c.kornel.v1.DrainNodeResponse\x12L\n" +
-	"\vUndrainNode\x12\x1d.kornel.v1.UndrainNodeRequest\x1a\x1e.kornel.v1.UndrainNodeResponseB\x14Z\x12kornel/v1;kornelv1b\x06proto3"
+	"\vUndrainNode\x12\x1d.kornel.v1.UndrainNodeRequest\x1a\x1e.kornel.v1.UndrainNodeResponse\x12@\n" +
+	"\aPreempt\x12\x19.kornel.v1.PreemptRequest\x1a\x1a.kornel.v1.PreemptResponseB\x14Z\x12kornel/v1;kornelv1b\x06proto3"
 
 var (
 	file_kornel_v1_admin_proto_rawDescOnce sync.Once
@@ -308,23 +540,31 @@ func file_kornel_v1_admin_proto_rawDescGZIP() []byte {
 	return file_kornel_v1_admin_proto_rawDescData
 }
 
-var file_kornel_v1_admin_proto_msgTypes = make([]protoimpl.MessageInfo, 4)
+var file_kornel_v1_admin_proto_msgTypes = make([]protoimpl.MessageInfo, 7)
 var file_kornel_v1_admin_proto_goTypes = []any{
-	(*DrainNodeRequest)(nil),    // 0: kornel.v1.DrainNodeRequest
-	(*DrainNodeResponse)(nil),   // 1: kornel.v1.DrainNodeResponse
-	(*UndrainNodeRequest)(nil),  // 2: kornel.v1.UndrainNodeRequest
-	(*UndrainNodeResponse)(nil), // 3: kornel.v1.UndrainNodeResponse
+	(*PreemptRequest)(nil),      // 0: kornel.v1.PreemptRequest
+	(*PreemptResponse)(nil),     // 1: kornel.v1.PreemptResponse
+	(*DrainNodeRequest)(nil),    // 2: kornel.v1.DrainNodeRequest
+	(*DrainNodeResponse)(nil),   // 3: kornel.v1.DrainNodeResponse
+	(*UndrainNodeRequest)(nil),  // 4: kornel.v1.UndrainNodeRequest
+	(*UndrainNodeResponse)(nil), // 5: kornel.v1.UndrainNodeResponse
+	nil,                         // 6: kornel.v1.PreemptRequest.AmountEntry
+	(*PreemptionDecision)(nil),  // 7: kornel.v1.PreemptionDecision
 }
 var file_kornel_v1_admin_proto_depIdxs = []int32{
-	0, // 0: kornel.v1.AdminService.DrainNode:input_type -> kornel.v1.DrainNodeRequest
-	2, // 1: kornel.v1.AdminService.UndrainNode:input_type -> kornel.v1.UndrainNodeRequest
-	1, // 2: kornel.v1.AdminService.DrainNode:output_type -> kornel.v1.DrainNodeResponse
-	3, // 3: kornel.v1.AdminService.UndrainNode:output_type -> kornel.v1.UndrainNodeResponse
-	2, // [2:4] is the sub-list for method output_type
-	0, // [0:2] is the sub-list for method input_type
-	0, // [0:0] is the sub-list for extension type_name
-	0, // [0:0] is the sub-list for extension extendee
-	0, // [0:0] is the sub-list for field type_name
+	6, // 0: kornel.v1.PreemptRequest.amount:type_name -> kornel.v1.PreemptRequest.AmountEntry
+	7, // 1: kornel.v1.PreemptResponse.decision:type_name -> kornel.v1.PreemptionDecision
+	2, // 2: kornel.v1.AdminService.DrainNode:input_type -> kornel.v1.DrainNodeRequest
+	4, // 3: kornel.v1.AdminService.UndrainNode:input_type -> kornel.v1.UndrainNodeRequest
+	0, // 4: kornel.v1.AdminService.Preempt:input_type -> kornel.v1.PreemptRequest
+	3, // 5: kornel.v1.AdminService.DrainNode:output_type -> kornel.v1.DrainNodeResponse
+	5, // 6: kornel.v1.AdminService.UndrainNode:output_type -> kornel.v1.UndrainNodeResponse
+	1, // 7: kornel.v1.AdminService.Preempt:output_type -> kornel.v1.PreemptResponse
+	5, // [5:8] is the sub-list for method output_type
+	2, // [2:5] is the sub-list for method input_type
+	2, // [2:2] is the sub-list for extension type_name
+	2, // [2:2] is the sub-list for extension extendee
+	0, // [0:2] is the sub-list for field type_name
 }
 
 func init() { file_kornel_v1_admin_proto_init() }
@@ -332,13 +572,20 @@ func file_kornel_v1_admin_proto_init() {
 	if File_kornel_v1_admin_proto != nil {
 		return
 	}
+	file_kornel_v1_events_proto_init()
+	file_kornel_v1_admin_proto_msgTypes[0].OneofWrappers = []any{
+		(*PreemptRequest_Allocation)(nil),
+		(*PreemptRequest_ApplicationId)(nil),
+		(*PreemptRequest_NodeId)(nil),
+		(*PreemptRequest_Queue)(nil),
+	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_kornel_v1_admin_proto_rawDesc), len(file_kornel_v1_admin_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   4,
+			NumMessages:   7,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -23,6 +23,7 @@ const _ = grpc.SupportPackageIsVersion9
 const (
 	AdminService_DrainNode_FullMethodName   = "/kornel.v1.AdminService/DrainNode"
 	AdminService_UndrainNode_FullMethodName = "/kornel.v1.AdminService/UndrainNode"
+	AdminService_Preempt_FullMethodName     = "/kornel.v1.AdminService/Preempt"
 )
 
 // AdminServiceClient is the client API for AdminService service.
@@ -41,6 +42,10 @@ type AdminServiceClient interface {
 	// Ends what DrainNode began, also for a node that is not registered now. New work is placed there again unless the
 	// RM drains it too.
 	UndrainNode(ctx context.Context, in *UndrainNodeRequest, opts ...grpc.CallOption) (*UndrainNodeResponse, error)
+	// Asks those to leave that a person names, in one step, unless a law keeps them; what they free is kept for nobody.
+	// The decision names the person. INVALID_ARGUMENT, and nobody goes: nothing of that name runs, the node takes new
+	// work, the queue does not hold the amount, no such law can be waived, or one is and no reason is given.
+	Preempt(ctx context.Context, in *PreemptRequest, opts ...grpc.CallOption) (*PreemptResponse, error)
 }
 
 type adminServiceClient struct {
@@ -71,6 +76,16 @@ func (c *adminServiceClient) UndrainNode(ctx context.Context, in *UndrainNodeReq
 	return out, nil
 }
 
+func (c *adminServiceClient) Preempt(ctx context.Context, in *PreemptRequest, opts ...grpc.CallOption) (*PreemptResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(PreemptResponse)
+	err := c.cc.Invoke(ctx, AdminService_Preempt_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // AdminServiceServer is the server API for AdminService service.
 // All implementations must embed UnimplementedAdminServiceServer
 // for forward compatibility.
@@ -87,6 +102,10 @@ type AdminServiceServer interface {
 	// Ends what DrainNode began, also for a node that is not registered now. New work is placed there again unless the
 	// RM drains it too.
 	UndrainNode(context.Context, *UndrainNodeRequest) (*UndrainNodeResponse, error)
+	// Asks those to leave that a person names, in one step, unless a law keeps them; what they free is kept for nobody.
+	// The decision names the person. INVALID_ARGUMENT, and nobody goes: nothing of that name runs, the node takes new
+	// work, the queue does not hold the amount, no such law can be waived, or one is and no reason is given.
+	Preempt(context.Context, *PreemptRequest) (*PreemptResponse, error)
 	mustEmbedUnimplementedAdminServiceServer()
 }
 
@@ -102,6 +121,9 @@ func (UnimplementedAdminServiceServer) DrainNode(context.Context, *DrainNodeRequ
 }
 func (UnimplementedAdminServiceServer) UndrainNode(context.Context, *UndrainNodeRequest) (*UndrainNodeResponse, error) {
 	return nil, status.Errorf(codes.Unimplemented, "method UndrainNode not implemented")
+}
+func (UnimplementedAdminServiceServer) Preempt(context.Context, *PreemptRequest) (*PreemptResponse, error) {
+	return nil, status.Errorf(codes.Unimplemented, "method Preempt not implemented")
 }
 func (UnimplementedAdminServiceServer) mustEmbedUnimplementedAdminServiceServer() {}
 func (UnimplementedAdminServiceServer) testEmbeddedByValue()                      {}
@@ -160,6 +182,24 @@ func _AdminService_UndrainNode_Handler(srv interface{}, ctx context.Context, dec
 	return interceptor(ctx, in, info, handler)
 }
 
+func _AdminService_Preempt_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(PreemptRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AdminServiceServer).Preempt(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: AdminService_Preempt_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AdminServiceServer).Preempt(ctx, req.(*PreemptRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // AdminService_ServiceDesc is the grpc.ServiceDesc for AdminService service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -174,6 +214,10 @@ var AdminService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "UndrainNode",
 			Handler:    _AdminService_UndrainNode_Handler,
+		},
+		{
+			MethodName: "Preempt",
+			Handler:    _AdminService_Preempt_Handler,
 		},
 	},
 	Streams:  []grpc.StreamDesc{},

@@ -40,7 +40,7 @@ def take_gangs(choice: Choice, leaves: Iterable[Queue], order: VictimOrder, *, o
             if looked >= RUN_LENGTH:
                 yield looked
                 looked = 0
-            gang = _make_gang(application) if application.leaves_whole else None
+            gang = _make_gang(application, order) if application.leaves_whole else None
             if gang is not None and gang.rank[0] is originators and not order.is_protected(gang.members):
                 found.append(gang)
     yield looked
@@ -87,8 +87,8 @@ def join_gangs(victims: Sequence[Allocation]) -> list[tuple[Allocation, ...]]:
     return [*alone, *whole.values()]
 
 
-def _make_gang(application: Application) -> Gang | None:
-    members = list_whole(application)
+def _make_gang(application: Application, order: VictimOrder) -> Gang | None:
+    members = list_whole(application, bound=order.bound)
     if not members:
         return None
     ranks = [rank_of(member) for member in members]

@@ -16,13 +16,14 @@ from kornel.core.policies.view import PartitionView
 from kornel.core.preemption.quota.plan import QuotaPlan
 
 
-def check(view: PartitionView, plan: QuotaPlan) -> tuple[Violation, ...]:
+def check(view: PartitionView, plan: QuotaPlan, *, bound: bool = True) -> tuple[Violation, ...]:
     """Returns every law that *plan*, not yet applied to *view*, would break. Changes nothing.
 
-    *plan* may be a part of one that was made for an earlier state.
+    *plan* may be a part of one that was made for an earlier state. *bound* tells whether tasks that must run on their
+    node are protected.
     """
     return (
-        *_check_eligible(view, plan),
+        *_check_eligible(view, plan, bound=bound),
         *_law_2(view, plan),
         *_check_target(view, plan),
         *_check_outcome(view, plan),
@@ -83,8 +84,8 @@ def _order_of(plan: QuotaPlan, task: Allocation) -> plain_walk.Order:
     )  # fmt: skip
 
 
-def _check_eligible(view: PartitionView, plan: QuotaPlan) -> Iterator[Violation]:
-    yield from eligible.check_victims(plan.victims, shields=False, replacing=False)
+def _check_eligible(view: PartitionView, plan: QuotaPlan, *, bound: bool = True) -> Iterator[Violation]:
+    yield from eligible.check_victims(plan.victims, shields=False, replacing=False, bound=bound)
     wait_ns = plan.queue.properties.max_wait_ns
     if not (wait_ns and plan.due_ns) or view.now_ns - plan.due_ns < wait_ns:
         yield from eligible.list_young(view.now_ns, plan.victims, plan.queue)

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
+from kornel.core.domain.commands import Waivable
 from kornel.core.domain.reasons import Outcome
 from kornel.core.model.allocations import Allocation
 from kornel.core.model.queues import Queue
@@ -28,7 +29,7 @@ from kornel.core.preemption.quota.shares import (
     net_usage,
 )
 from kornel.core.preemption.quota.timer_rules import is_late
-from kornel.core.preemption.quota.victims import RUN_LENGTH, Choice, Rank, VictimOrder, rank_of
+from kornel.core.preemption.quota.victims import NONE_WAIVED, RUN_LENGTH, Choice, Rank, VictimOrder, rank_of
 from kornel.core.preemption.walk import list_firsts
 from kornel.core.state.records.enforcement import ProtectedBy, Protection
 
@@ -45,7 +46,11 @@ def plan_enforcement(
     queue: Queue, miss: int, staying: Mapping[int, int] = NONE_STAYING, *, now_ns: int = 0
 ) -> QuotaPlan:
     """Returns the plan for *queue*, computed at once. *miss*: the percentage of the target that may be left."""
-    steps = plan_in_steps(queue, miss, staying, now_ns=now_ns)
+    return finish_plan(plan_in_steps(queue, miss, staying, now_ns=now_ns))
+
+
+def finish_plan(steps: Steps) -> QuotaPlan:
+    """Returns the plan that *steps* make, computed at once."""
     while True:
         try:
             next(steps)
@@ -55,21 +60,30 @@ def plan_enforcement(
 
 
 def plan_in_steps(
-    queue: Queue, miss: int, staying: Mapping[int, int] = NONE_STAYING, *, now_ns: int = 0, due_ns: int = 0
+    queue: Queue,
+    miss: int,
+    staying: Mapping[int, int] = NONE_STAYING,
+    *,
+    now_ns: int = 0,
+    due_ns: int = 0,
+    ceilings: Mapping[int, int] | None = None,
+    waived: frozenset[Waivable] = NONE_WAIVED,
 ) -> Steps:
     """Plans as :func:`plan_enforcement` does, in steps of limited length. Between two steps, the queue may change.
 
     *staying*: the amounts of stuck victims, which will not leave. *due_ns*: since when the max was due, after which
     minimum run times keep tasks for a while only; 0: always. The target and the parts of the leaves are those of the
-    first step. Allocations that have left in the meantime are not chosen, and new ones are not looked at.
+    first step. Allocations that have left in the meantime are not chosen, and new ones are not looked at. *ceilings*:
+    what stands in the place of the max; ``None``: nothing. *waived*: the laws that keep nobody back.
     """
-    ceilings = dict(queue.max)
+    ceilings = dict(queue.max if ceilings is None else ceilings)
+    guarded = Waivable.GUARANTEE not in waived
     wanted = find_excess(queue, ceilings, staying)
     if not wanted:
         return QuotaPlan(queue, ceilings, {}, (), {}, Outcome.NOTHING_TO_DO, staying)
-    shares = leaf_shares(queue, find_attainable(queue, wanted))
+    shares = leaf_shares(queue, find_attainable(queue, wanted, guarded=guarded), guarded=guarded)
     yield len(shares)
-    order = VictimOrder(queue, wanted, ceilings, now_ns)
+    order = VictimOrder(queue, wanted, ceilings, now_ns, waived)
     ranked: dict[Queue, list[list[Allocation]]] = {}
     for leaf in shares:
         runs = ranked[leaf] = []
@@ -77,7 +91,7 @@ def plan_in_steps(
         for at in range(0, len(allocations), RUN_LENGTH):
             runs.append(order.run(allocations[at : at + RUN_LENGTH]))
             yield min(RUN_LENGTH, len(allocations) - at)
-    choice = yield from _find_choice(queue, _Frame(wanted, miss, shares, ranked, order))
+    choice = yield from _find_choice(queue, _Frame(wanted, miss, shares, ranked, order, waived))
     late = is_late(queue, due_ns, now_ns)
     if late and choice.lacking_amounts():
         yield from take_protected(choice, shares, order)
@@ -107,12 +121,18 @@ class _Frame(NamedTuple):
     shares: Mapping[Queue, Amounts]
     ranked: Mapping[Queue, Sequence[Sequence[Allocation]]]
     order: VictimOrder
+    waived: frozenset[Waivable]
+
+    @property
+    def guarded(self) -> bool:
+        """Tells whether law 2 keeps anybody back."""
+        return Waivable.GUARANTEE not in self.waived
 
 
 def _find_choice(queue: Queue, frame: _Frame) -> Generator[int, None, Choice]:
     """Returns the first choice that meets the target: without originators, then with them, each time first the plain
     walk and then those that begin with whom a guarantee kept. If none does, returns the one that leaves least."""
-    attainable = find_attainable(queue, frame.wanted)
+    attainable = find_attainable(queue, frame.wanted, guarded=frame.guarded)
     tried: list[Choice] = []
     for originators in (False, True):
         tried, kept = [], list[Allocation]()
@@ -126,7 +146,8 @@ def _find_choice(queue: Queue, frame: _Frame) -> Generator[int, None, Choice]:
         if not choice.lacking_amounts():
             break
     choice = min(tried, key=Choice.part_left)
-    yield from give_back(choice, frame.order)
+    if Waivable.NEED not in frame.waived:
+        yield from give_back(choice, frame.order)
     return choice
 
 
@@ -136,7 +157,7 @@ def _alike(task: Allocation) -> tuple[Queue, Rank, Pairs]:
 
 def _walk(frame: _Frame, first: Sequence[Allocation], *, originators: bool) -> Generator[int, None, Choice]:
     """Returns what the walk takes that begins with *first*; *originators* tells whether it may take them, too."""
-    choice = Choice(frame.wanted, frame.miss, frame.shares)
+    choice = Choice(frame.wanted, frame.miss, frame.shares, guarded=frame.guarded)
     choice.take_first(first)
     left = {leaf: dict(share) for leaf, share in frame.shares.items()}
     # A single leaf has no part to be compared with; with 100, nobody may exceed what is left of the target.

@@ -33,8 +33,11 @@ def find_excess(queue: Queue, ceilings: Mapping[int, int], staying: Mapping[int,
     return {t: amount for t, amount in over.items() if amount > 0}
 
 
-def find_attainable(queue: Queue, wanted: Amounts) -> Amounts:
-    """Returns the part of *wanted* that no guarantee from *queue* up to the root protects."""
+def find_attainable(queue: Queue, wanted: Amounts, *, guarded: bool = True) -> Amounts:
+    """Returns the part of *wanted* that no guarantee from *queue* up to the root protects; all of it unless it is
+    *guarded* by them."""
+    if not guarded:
+        return dict(wanted)
     found: Amounts = {}
     for t, amount in wanted.items():
         open_ = min([amount, *above_guarantees(queue, t)])
@@ -49,8 +52,9 @@ def above_guarantees(queue: Queue, t: int) -> list[int]:
     return [net_usage(level, t) - level.guaranteed[t] for level in queue.lineage() if t in level.guaranteed]
 
 
-def leaf_shares(queue: Queue, wanted: Amounts) -> dict[Queue, Amounts]:
-    """Returns the part of *wanted* that each leaf at or below *queue* has to give up, leaves by path.
+def leaf_shares(queue: Queue, wanted: Amounts, *, guarded: bool = True) -> dict[Queue, Amounts]:
+    """Returns the part of *wanted* that each leaf at or below *queue* has to give up, leaves by path. *guarded* tells
+    whether guarantees protect what they hold.
 
     Leaves that can release nothing of these types are left out; an empty part means that rounding left nothing for the
     leaf.
@@ -58,20 +62,20 @@ def leaf_shares(queue: Queue, wanted: Amounts) -> dict[Queue, Amounts]:
     if queue.leaf:
         return {queue: wanted} if wanted else {}
     releasable: dict[Queue, Amounts] = {}
-    _find_releasable(queue, tuple(wanted), releasable)
+    _find_releasable(queue, tuple(wanted), releasable, guarded)
     found: dict[Queue, Amounts] = {}
     _spread_target(queue, wanted, releasable, found)
     return dict(sorted(found.items(), key=lambda entry: entry[0].path))
 
 
-def _find_releasable(queue: Queue, types: tuple[int, ...], releasable: dict[Queue, Amounts]) -> Amounts:
+def _find_releasable(queue: Queue, types: tuple[int, ...], releasable: dict[Queue, Amounts], guarded: bool) -> Amounts:
     """Fill in *releasable* for *queue* and all queues below it, and return the amounts of *queue*. No queue can release
     more than its children."""
-    own = {t: max(0, net_usage(queue, t) - queue.guaranteed.get(t, 0)) for t in types}
+    own = {t: max(0, net_usage(queue, t) - (queue.guaranteed.get(t, 0) if guarded else 0)) for t in types}
     if not queue.leaf:
         below = dict.fromkeys(types, 0)
         for child in queue.children.values():
-            for t, amount in _find_releasable(child, types, releasable).items():
+            for t, amount in _find_releasable(child, types, releasable, guarded).items():
                 below[t] += amount
         own = {t: min(amount, below[t]) for t, amount in own.items()}
     found = releasable[queue] = {t: amount for t, amount in own.items() if amount}

@@ -14,6 +14,7 @@ from math import lcm
 from types import MappingProxyType
 from typing import Final
 
+from kornel.core.domain.commands import Waivable
 from kornel.core.model.allocations import LEAVING, Allocation, sum_amounts
 from kornel.core.model.queues import Queue
 from kornel.core.model.shapes import Shape
@@ -35,6 +36,7 @@ LOOKS_PER_VICTIM: Final = 4
 LEAVES_PER_YIELD: Final = 64
 """The number of leaves whose next candidates are searched in one step."""
 UNWANTED: Final[SizeOrder] = (0.0, ())
+NONE_WAIVED: Final[frozenset[Waivable]] = frozenset()
 NO_SHARES: Final[Mapping[Queue, Amounts]] = MappingProxyType({})
 
 
@@ -45,22 +47,33 @@ class VictimOrder:
     all work to look at them.
     """
 
-    def __init__(self, queue: Queue, wanted: Amounts, ceilings: Mapping[int, int], now_ns: int) -> None:
+    def __init__(
+        self,
+        queue: Queue,
+        wanted: Amounts,
+        ceilings: Mapping[int, int],
+        now_ns: int,
+        waived: frozenset[Waivable] = NONE_WAIVED,
+    ) -> None:
+        """Begins without tasks. *waived*: the laws that keep nobody back, because a person says so."""
         self._queue = queue
         self._now_ns = now_ns
         self._wanted = wanted
         self._ceilings = ceilings
         self._size_orders: dict[Shape, SizeOrder] = {}
-        self.spare_members: Final = SpareMembers()
+        self._waived = waived
+        self.bound: Final = Waivable.REQUIRED_NODE not in waived
+        """Tells whether tasks with a required node stay."""
+        self.spare_members: Final = SpareMembers(torn=Waivable.GANG in waived)
 
     def run(self, allocations: Iterable[Allocation], *, protected: bool = False) -> list[Allocation]:
         """Returns those of *allocations*, of one leaf, that may be victims, in order; with *protected*, those whom only
         their minimum run time keeps back."""
-        order_of = self._size_order_of
+        order_of, bound = self._size_order_of, self.bound
         able = [
             a
             for a in allocations
-            if not (a.spec.required_node or is_out_of_reach(a))
+            if not ((bound and a.spec.required_node) or is_out_of_reach(a))
             and order_of(a.shape) is not UNWANTED
             and (not a.application.leaves_whole or self.spare_members.may_leave(a))
         ]
@@ -72,6 +85,8 @@ class VictimOrder:
     def protected_until(self, tasks: Sequence[Allocation]) -> int:
         """Returns the time until which one of *tasks* of one leaf, which leave together, has not run for its minimum
         run time; 0: all have."""
+        if Waivable.RUN_TIME in self._waived:
+            return 0
         until_ns = last_end(tasks, guard_of(tasks[0].queue, self._queue))
         return until_ns if until_ns > self._now_ns else 0
 
@@ -131,9 +146,11 @@ class Choice:
     """The victims chosen so far, what they free of the target, and what guarantees still allow to be taken on every
     path."""
 
-    def __init__(self, wanted: Amounts, miss: int = 0, shares: Mapping[Queue, Amounts] = NO_SHARES) -> None:
+    def __init__(
+        self, wanted: Amounts, miss: int = 0, shares: Mapping[Queue, Amounts] = NO_SHARES, *, guarded: bool = True
+    ) -> None:
         """Begins without victims. *miss*: the percentage of the target that may be left. *shares*: the part of the
-        target that each leaf bears."""
+        target that each leaf bears. *guarded* tells whether law 2 keeps anybody back."""
         self.wanted = wanted
         self.freed: dict[int, int] = dict.fromkeys(wanted, 0)
         self.victims: dict[Allocation, None] = {}
@@ -143,6 +160,7 @@ class Choice:
         self.gangs: list[tuple[Allocation, ...]] = []
         """The gangs taken as a whole, in order."""
         self.miss = miss
+        self._guarded = guarded
         self._shares = shares
         self._turns = Turns(wanted, shares)
         self._spare: dict[Queue, dict[int, int]] = {}
@@ -370,7 +388,9 @@ class Choice:
     def _guards_of(self, leaf: Queue) -> tuple[dict[int, int], ...]:
         guards = self._guards.get(leaf)
         if guards is None:
-            guards = self._guards[leaf] = tuple(self._spare_of(q) for q in leaf.lineage() if q.guaranteed)
+            guards = self._guards[leaf] = tuple(
+                self._spare_of(q) for q in leaf.lineage() if self._guarded and q.guaranteed
+            )
         return guards
 
     def _spare_of(self, queue: Queue) -> dict[int, int]:

@@ -154,6 +154,7 @@ CALLS: Final = (
     ),
     RemoteCall("AdminService", "DrainNode", "Takes a node out of scheduling.", Access.ADMIN, changes=True),
     RemoteCall("AdminService", "UndrainNode", "Returns a node to scheduling.", Access.ADMIN, changes=True),
+    RemoteCall("AdminService", "Preempt", "Asks those to leave whom a person names.", Access.PREEMPT, changes=True),
     RemoteCall("HistoryService", "ListPastApplications", "States that applications entered.", long=True),
     RemoteCall("HistoryService", "ListPreemptions", "Decisions to preempt, a record for each victim.", long=True),
     RemoteCall("HistoryService", "SumPreemptions", "Who took how much from whom."),

@@ -20,12 +20,14 @@ class Access(StrEnum):
     OPEN = "open"
     READ = "read"
     CONFIGURE = "configure"
+    PREEMPT = "preempt"
     ADMIN = "admin"
 
 
 PERMISSIONS: Final = {
     Access.READ: Permission.READ,
     Access.CONFIGURE: Permission.CONFIGURE,
+    Access.PREEMPT: Permission.PREEMPT,
     Access.ADMIN: Permission.ADMINISTER,
 }
 """The permission that a caller needs for each class if there is a guard."""

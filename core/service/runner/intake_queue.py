@@ -15,6 +15,7 @@ from kornel.core.config.model import Configuration
 from kornel.core.domain.allocation_ids import MOST_INSTANCES
 from kornel.core.domain.commands import (
     Command,
+    PreemptByHand,
     RegisterManager,
     SetOperatorDrain,
     StreamCommand,
@@ -24,6 +25,7 @@ from kornel.core.domain.commands import (
     UpdateConfiguration,
     UpdateNodes,
 )
+from kornel.core.domain.effects import PreemptionDecided
 from kornel.core.service.streams.sessions import NO_SESSION, Session
 from kornel.core.service.streams.streams import Stream
 from kornel.core.service.wire.status_codes import ShuttingDown
@@ -70,7 +72,7 @@ They are fewer than a slice decides, so that new asks are decided while they are
 FEW_ENTRIES: Final = 8
 """The most entries of a command that need not wait for room in the queue, which :data:`INTAKE_LIMIT` bounds."""
 
-CallCommand = RegisterManager | UnregisterManager | UpdateConfiguration | SetOperatorDrain
+CallCommand = RegisterManager | UnregisterManager | UpdateConfiguration | SetOperatorDrain | PreemptByHand
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,10 +102,12 @@ class Turn:
 
 @dataclass(frozen=True, slots=True)
 class ConfigurationChange:
-    """The effect on the configuration of a command that does not belong to a stream."""
+    """The effect on the configuration of a command that does not belong to a stream. ``decided``: the decisions about
+    preemption that it led to."""
 
     changed: bool
     checksum: str
+    decided: tuple[PreemptionDecided, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

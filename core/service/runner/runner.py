@@ -26,13 +26,14 @@ from kornel.core.domain.commands import (
     Command,
     CommandRefused,
     Fault,
+    PreemptByHand,
     RegisterManager,
     SetOperatorDrain,
     StreamCommand,
     UnregisterManager,
     UpdateConfiguration,
 )
-from kornel.core.domain.effects import Effect
+from kornel.core.domain.effects import Effect, PreemptionDecided
 from kornel.core.domain.reasons import Ignored
 from kornel.core.service.callbacks.callback_board import CallbackBoard, CallbackStream
 from kornel.core.service.machine.clock import Clock, Timer
@@ -467,7 +468,7 @@ class PartitionRunner:
     def _check_session(self, call: Call) -> None:
         if isinstance(call.command, RegisterManager):
             self._sessions.admit(call.session, call.command.rm_id, self._presence.now)
-        elif not isinstance(call.command, SetOperatorDrain):
+        elif not isinstance(call.command, SetOperatorDrain | PreemptByHand):
             self._sessions.check(call.session)
 
     async def _call(self, call: Call) -> None:
@@ -486,7 +487,8 @@ class PartitionRunner:
                 effects = self._driver.apply(call.command)
             await self._gate.wait_until_passed()
             checksum = self._engine.checksum
-            change = ConfigurationChange(checksum != before, checksum)
+            decided = tuple([effect for effect in effects if isinstance(effect, PreemptionDecided)])
+            change = ConfigurationChange(checksum != before, checksum, decided)
             if isinstance(call.command, RegisterManager | UnregisterManager):
                 self._progress.begin_registration(begun if isinstance(call.command, RegisterManager) else None)
                 self._start_afresh()  # Shims are not notified of what a registration drops (DB-4).

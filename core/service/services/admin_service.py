@@ -4,18 +4,20 @@ from __future__ import annotations
 
 from structlog.typing import FilteringBoundLogger
 
-from kornel.core.domain.commands import SetOperatorDrain
+from kornel.core.domain.commands import PreemptByHand, PreemptTarget, SetOperatorDrain
+from kornel.core.domain.resources import Resources
 from kornel.core.service.calls.rpc import Service
 from kornel.core.service.connections.callers import caller, principal
 from kornel.core.service.managers.managers import Managers
-from kornel.core.service.wire.status_codes import NotFound, NothingRegistered
+from kornel.core.service.wire.status_codes import InvalidRequest, NotFound, NothingRegistered
+from kornel.core.telling.encoding.kornel_v1 import encode_decision
 from kornel.core.telling.nodes.node_views import NodeView
 from kornel.core.telling.reader import PartitionReader
 from kornel.v1 import admin_pb2 as pb
 
 
 class AdminService(Service):
-    """Takes nodes out of scheduling, and back."""
+    """Takes nodes out of scheduling, and back, and preempts whom a person names."""
 
     described = pb.DESCRIPTOR.services_by_name["AdminService"]
 
@@ -47,6 +49,22 @@ class AdminService(Service):
             changed=drained, schedulable=now is not None and now.schedulable, registered=now is not None
         )
 
+    async def _preempt(self, request: pb.PreemptRequest) -> pb.PreemptResponse:
+        views, by = self._find_partition(request.partition), principal()
+        caller().require_no_other_manager(views.rm_id)
+        order = _read_order(request, views, by)
+        if request.dry_run:
+            decided = views.foresee(order)
+        else:
+            done = await self._managers.place_for(views.rm_id).runner.call(order)
+            (decided,) = done.decided
+            victims, waived = [victim.key for victim in decided.victims], list(order.waived)
+            said = {"target": str(order.target), "name": order.name, "waived": waived, "reason": order.reason, "by": by}
+            self._logger.info(
+                "preempted by hand", partition=views.name, outcome=str(decided.outcome), victims=victims, **said
+            )
+        return pb.PreemptResponse(decision=encode_decision(decided, id=0, next_event_id=0))
+
     async def _set(self, partition: str, node_id: str, *, drained: bool) -> None:
         views, by = self._find_partition(partition), principal()
         rm_id, name = views.rm_id, views.name
@@ -65,3 +83,14 @@ class AdminService(Service):
         if node is None:
             raise NotFound(f"no node {node_id!r} in partition {partition or 'default'!r}")
         return node
+
+
+def _read_order(request: pb.PreemptRequest, views: PartitionReader, by: str) -> PreemptByHand:
+    target = request.WhichOneof("target")
+    if target is None:
+        raise InvalidRequest("name an allocation, an application, a node or a queue")
+    if bool(request.amount) is not (target == "queue"):
+        raise InvalidRequest("an amount is given for a queue, and for nothing else")
+    what, name = PreemptTarget(target.removesuffix("_id")), getattr(request, target)
+    amount = Resources(request.amount) if request.amount else None
+    return PreemptByHand(views.rm_id, views.name, what, name, amount, tuple(request.waived), request.reason, by)

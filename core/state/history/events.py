@@ -179,6 +179,11 @@ class Recorder:
             gang = whole.get(victim.application)
             self._record_about(victim, f"{message}; {gang}" if gang else message)
 
+    def preempted_by_hand(self, victims: Iterable[Allocation], said: str) -> None:
+        """Records that a person asked *victims* to leave; *said* names the person and the reason."""
+        for victim in victims:
+            self._record_about(victim, f"Preempted {said}")
+
     def preempted_for_share(self, victims: Iterable[Allocation], queue: Queue) -> None:
         """Records that the periodic policy asked *victims* to leave, because their *queue* holds more than its
         share."""

@@ -22,9 +22,10 @@ _runtime_version.ValidateProtobufRuntimeVersion(
 _sym_db = _symbol_database.Default()
 
 
+from kornel.v1 import events_pb2 as kornel_dot_v1_dot_events__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x15kornel/v1/admin.proto\x12\tkornel.v1\"6\n\x10\x44rainNodeRequest\x12\x11\n\tpartition\x18\x01 \x01(\t\x12\x0f\n\x07node_id\x18\x02 \x01(\t\"c\n\x11\x44rainNodeResponse\x12\x0f\n\x07\x63hanged\x18\x01 \x01(\x08\x12\x18\n\x10\x61llocation_count\x18\x02 \x01(\x03\x12\x11\n\tprincipal\x18\x03 \x01(\t\x12\x10\n\x08since_ns\x18\x04 \x01(\x03\"8\n\x12UndrainNodeRequest\x12\x11\n\tpartition\x18\x01 \x01(\t\x12\x0f\n\x07node_id\x18\x02 \x01(\t\"O\n\x13UndrainNodeResponse\x12\x0f\n\x07\x63hanged\x18\x01 \x01(\x08\x12\x13\n\x0bschedulable\x18\x02 \x01(\x08\x12\x12\n\nregistered\x18\x03 \x01(\x08\x32\xa4\x01\n\x0c\x41\x64minService\x12\x46\n\tDrainNode\x12\x1b.kornel.v1.DrainNodeRequest\x1a\x1c.kornel.v1.DrainNodeResponse\x12L\n\x0bUndrainNode\x12\x1d.kornel.v1.UndrainNodeRequest\x1a\x1e.kornel.v1.UndrainNodeResponseB\x14Z\x12kornel/v1;kornelv1b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x15kornel/v1/admin.proto\x12\tkornel.v1\x1a\x16kornel/v1/events.proto\"\x98\x02\n\x0ePreemptRequest\x12\x11\n\tpartition\x18\x01 \x01(\t\x12\x14\n\nallocation\x18\x02 \x01(\tH\x00\x12\x18\n\x0e\x61pplication_id\x18\x03 \x01(\tH\x00\x12\x11\n\x07node_id\x18\x04 \x01(\tH\x00\x12\x0f\n\x05queue\x18\x05 \x01(\tH\x00\x12\x35\n\x06\x61mount\x18\x06 \x03(\x0b\x32%.kornel.v1.PreemptRequest.AmountEntry\x12\x0e\n\x06waived\x18\x07 \x03(\t\x12\x0e\n\x06reason\x18\x08 \x01(\t\x12\x0f\n\x07\x64ry_run\x18\t \x01(\x08\x1a-\n\x0b\x41mountEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x03:\x02\x38\x01\x42\x08\n\x06target\"B\n\x0fPreemptResponse\x12/\n\x08\x64\x65\x63ision\x18\x01 \x01(\x0b\x32\x1d.kornel.v1.PreemptionDecision\"6\n\x10\x44rainNodeRequest\x12\x11\n\tpartition\x18\x01 \x01(\t\x12\x0f\n\x07node_id\x18\x02 \x01(\t\"c\n\x11\x44rainNodeResponse\x12\x0f\n\x07\x63hanged\x18\x01 \x01(\x08\x12\x18\n\x10\x61llocation_count\x18\x02 \x01(\x03\x12\x11\n\tprincipal\x18\x03 \x01(\t\x12\x10\n\x08since_ns\x18\x04 \x01(\x03\"8\n\x12UndrainNodeRequest\x12\x11\n\tpartition\x18\x01 \x01(\t\x12\x0f\n\x07node_id\x18\x02 \x01(\t\"O\n\x13UndrainNodeResponse\x12\x0f\n\x07\x63hanged\x18\x01 \x01(\x08\x12\x13\n\x0bschedulable\x18\x02 \x01(\x08\x12\x12\n\nregistered\x18\x03 \x01(\x08\x32\xe6\x01\n\x0c\x41\x64minService\x12\x46\n\tDrainNode\x12\x1b.kornel.v1.DrainNodeRequest\x1a\x1c.kornel.v1.DrainNodeResponse\x12L\n\x0bUndrainNode\x12\x1d.kornel.v1.UndrainNodeRequest\x1a\x1e.kornel.v1.UndrainNodeResponse\x12@\n\x07Preempt\x12\x19.kornel.v1.PreemptRequest\x1a\x1a.kornel.v1.PreemptResponseB\x14Z\x12kornel/v1;kornelv1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -32,14 +33,22 @@ _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'kornel.v1.admin_pb2', _glob
 if not _descriptor._USE_C_DESCRIPTORS:
   _globals['DESCRIPTOR']._loaded_options = None
   _globals['DESCRIPTOR']._serialized_options = b'Z\022kornel/v1;kornelv1'
-  _globals['_DRAINNODEREQUEST']._serialized_start=36
-  _globals['_DRAINNODEREQUEST']._serialized_end=90
-  _globals['_DRAINNODERESPONSE']._serialized_start=92
-  _globals['_DRAINNODERESPONSE']._serialized_end=191
-  _globals['_UNDRAINNODEREQUEST']._serialized_start=193
-  _globals['_UNDRAINNODEREQUEST']._serialized_end=249
-  _globals['_UNDRAINNODERESPONSE']._serialized_start=251
-  _globals['_UNDRAINNODERESPONSE']._serialized_end=330
-  _globals['_ADMINSERVICE']._serialized_start=333
-  _globals['_ADMINSERVICE']._serialized_end=497
+  _globals['_PREEMPTREQUEST_AMOUNTENTRY']._loaded_options = None
+  _globals['_PREEMPTREQUEST_AMOUNTENTRY']._serialized_options = b'8\001'
+  _globals['_PREEMPTREQUEST']._serialized_start=61
+  _globals['_PREEMPTREQUEST']._serialized_end=341
+  _globals['_PREEMPTREQUEST_AMOUNTENTRY']._serialized_start=286
+  _globals['_PREEMPTREQUEST_AMOUNTENTRY']._serialized_end=331
+  _globals['_PREEMPTRESPONSE']._serialized_start=343
+  _globals['_PREEMPTRESPONSE']._serialized_end=409
+  _globals['_DRAINNODEREQUEST']._serialized_start=411
+  _globals['_DRAINNODEREQUEST']._serialized_end=465
+  _globals['_DRAINNODERESPONSE']._serialized_start=467
+  _globals['_DRAINNODERESPONSE']._serialized_end=566
+  _globals['_UNDRAINNODEREQUEST']._serialized_start=568
+  _globals['_UNDRAINNODEREQUEST']._serialized_end=624
+  _globals['_UNDRAINNODERESPONSE']._serialized_start=626
+  _globals['_UNDRAINNODERESPONSE']._serialized_end=705
+  _globals['_ADMINSERVICE']._serialized_start=708
+  _globals['_ADMINSERVICE']._serialized_end=938
 # @@protoc_insertion_point(module_scope)

@@ -3,8 +3,11 @@
 isort:skip_file
 What an administrator does to a running core."""
 
+from collections import abc as _abc
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
+from google.protobuf.internal import containers as _containers
+from kornel.v1 import events_pb2 as _events_pb2
 import builtins as _builtins
 import sys
 import typing as _typing
@@ -15,6 +18,112 @@ else:
     from typing_extensions import TypeAlias as _TypeAlias, Never as _Never
 
 DESCRIPTOR: _descriptor.FileDescriptor
+
+@_typing.final
+class PreemptRequest(_message.Message):
+    """Who is to leave."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    @_typing.final
+    class AmountEntry(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: _builtins.int
+        VALUE_FIELD_NUMBER: _builtins.int
+        key: _builtins.str
+        value: _builtins.int
+        def __init__(
+            self,
+            *,
+            key: _builtins.str = ...,
+            value: _builtins.int = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+    PARTITION_FIELD_NUMBER: _builtins.int
+    ALLOCATION_FIELD_NUMBER: _builtins.int
+    APPLICATION_ID_FIELD_NUMBER: _builtins.int
+    NODE_ID_FIELD_NUMBER: _builtins.int
+    QUEUE_FIELD_NUMBER: _builtins.int
+    AMOUNT_FIELD_NUMBER: _builtins.int
+    WAIVED_FIELD_NUMBER: _builtins.int
+    REASON_FIELD_NUMBER: _builtins.int
+    DRY_RUN_FIELD_NUMBER: _builtins.int
+    partition: _builtins.str
+    """Their partition, as "[rm_id]name" or as bare name. Empty: "default"."""
+    allocation: _builtins.str
+    """Key of an allocation; all of this key, where several share it."""
+    application_id: _builtins.str
+    """All allocations of the application with this ID."""
+    node_id: _builtins.str
+    """All allocations on the node with this ID, which takes no new work."""
+    queue: _builtins.str
+    """As many allocations in the queue with this path, or below it, as free the amount."""
+    reason: _builtins.str
+    """Why, for the records; at most 1,000 characters. Empty: no reason is given, and no law may be waived."""
+    dry_run: _builtins.bool
+    """Only say who would leave now: nothing is changed or recorded, and the permission to read is enough."""
+    @_builtins.property
+    def amount(self) -> _containers.ScalarMap[_builtins.str, _builtins.int]:
+        """What the queue is to give up, in base units by type; more than it holds is refused. Empty: the target is no queue."""
+
+    @_builtins.property
+    def waived(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """The laws that shall keep nobody back: guarantee, run-time, gang, required-node, need. Empty: all hold."""
+
+    def __init__(
+        self,
+        *,
+        partition: _builtins.str = ...,
+        allocation: _builtins.str = ...,
+        application_id: _builtins.str = ...,
+        node_id: _builtins.str = ...,
+        queue: _builtins.str = ...,
+        amount: _abc.Mapping[_builtins.str, _builtins.int] | None = ...,
+        waived: _abc.Iterable[_builtins.str] | None = ...,
+        reason: _builtins.str = ...,
+        dry_run: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["allocation", b"allocation", "application_id", b"application_id", "node_id", b"node_id", "queue", b"queue", "target", b"target"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["allocation", b"allocation", "amount", b"amount", "application_id", b"application_id", "dry_run", b"dry_run", "node_id", b"node_id", "partition", b"partition", "queue", b"queue", "reason", b"reason", "target", b"target", "waived", b"waived"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType_target: _TypeAlias = _typing.Literal["allocation", "application_id", "node_id", "queue"]  # noqa: Y015
+    _WhichOneofArgType_target: _TypeAlias = _typing.Literal["target", b"target"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType_target) -> _WhichOneofReturnType_target | None: ...
+
+Global___PreemptRequest: _TypeAlias = PreemptRequest  # noqa: Y015
+
+@_typing.final
+class PreemptResponse(_message.Message):
+    """Who was asked to leave, or would be."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    DECISION_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def decision(self) -> _events_pb2.PreemptionDecision:
+        """The decision: FULL (all leave), PARTIAL (some do), NONE, NOTHING_TO_DO (all are leaving already) or LAW_BROKEN (a
+        bug of the core; nobody leaves). Its detail says who stays, and why.
+        """
+
+    def __init__(
+        self,
+        *,
+        decision: _events_pb2.PreemptionDecision | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["decision", b"decision"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["decision", b"decision"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___PreemptResponse: _TypeAlias = PreemptResponse  # noqa: Y015
 
 @_typing.final
 class DrainNodeRequest(_message.Message):

@@ -46,6 +46,11 @@ class AdminServiceStub:
                 request_serializer=kornel_dot_v1_dot_admin__pb2.UndrainNodeRequest.SerializeToString,
                 response_deserializer=kornel_dot_v1_dot_admin__pb2.UndrainNodeResponse.FromString,
                 _registered_method=True)
+        self.Preempt = channel.unary_unary(
+                '/kornel.v1.AdminService/Preempt',
+                request_serializer=kornel_dot_v1_dot_admin__pb2.PreemptRequest.SerializeToString,
+                response_deserializer=kornel_dot_v1_dot_admin__pb2.PreemptResponse.FromString,
+                _registered_method=True)
 
 
 class AdminServiceServicer:
@@ -72,6 +77,15 @@ class AdminServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def Preempt(self, request, context):
+        """Asks those to leave that a person names, in one step, unless a law keeps them; what they free is kept for nobody.
+        The decision names the person. INVALID_ARGUMENT, and nobody goes: nothing of that name runs, the node takes new
+        work, the queue does not hold the amount, no such law can be waived, or one is and no reason is given.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_AdminServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -84,6 +98,11 @@ def add_AdminServiceServicer_to_server(servicer, server):
                     servicer.UndrainNode,
                     request_deserializer=kornel_dot_v1_dot_admin__pb2.UndrainNodeRequest.FromString,
                     response_serializer=kornel_dot_v1_dot_admin__pb2.UndrainNodeResponse.SerializeToString,
+            ),
+            'Preempt': grpc.unary_unary_rpc_method_handler(
+                    servicer.Preempt,
+                    request_deserializer=kornel_dot_v1_dot_admin__pb2.PreemptRequest.FromString,
+                    response_serializer=kornel_dot_v1_dot_admin__pb2.PreemptResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -142,6 +161,33 @@ class AdminService:
             '/kornel.v1.AdminService/UndrainNode',
             kornel_dot_v1_dot_admin__pb2.UndrainNodeRequest.SerializeToString,
             kornel_dot_v1_dot_admin__pb2.UndrainNodeResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Preempt(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/kornel.v1.AdminService/Preempt',
+            kornel_dot_v1_dot_admin__pb2.PreemptRequest.SerializeToString,
+            kornel_dot_v1_dot_admin__pb2.PreemptResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -46,6 +46,11 @@ class AdminServiceStub:
     """Ends what DrainNode began, also for a node that is not registered now. New work is placed there again unless the
     RM drains it too.
     """
+    Preempt: _grpc.UnaryUnaryMultiCallable[_admin_pb2.PreemptRequest, _admin_pb2.PreemptResponse]
+    """Asks those to leave that a person names, in one step, unless a law keeps them; what they free is kept for nobody.
+    The decision names the person. INVALID_ARGUMENT, and nobody goes: nothing of that name runs, the node takes new
+    work, the queue does not hold the amount, no such law can be waived, or one is and no reason is given.
+    """
 
 @_typing.type_check_only
 class AdminServiceAsyncStub(AdminServiceStub):
@@ -64,6 +69,11 @@ class AdminServiceAsyncStub(AdminServiceStub):
     UndrainNode: _aio.UnaryUnaryMultiCallable[_admin_pb2.UndrainNodeRequest, _admin_pb2.UndrainNodeResponse]  # type: ignore[assignment]
     """Ends what DrainNode began, also for a node that is not registered now. New work is placed there again unless the
     RM drains it too.
+    """
+    Preempt: _aio.UnaryUnaryMultiCallable[_admin_pb2.PreemptRequest, _admin_pb2.PreemptResponse]  # type: ignore[assignment]
+    """Asks those to leave that a person names, in one step, unless a law keeps them; what they free is kept for nobody.
+    The decision names the person. INVALID_ARGUMENT, and nobody goes: nothing of that name runs, the node takes new
+    work, the queue does not hold the amount, no such law can be waived, or one is and no reason is given.
     """
 
 class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
@@ -92,6 +102,17 @@ class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
     ) -> _typing.Union[_admin_pb2.UndrainNodeResponse, _abc.Awaitable[_admin_pb2.UndrainNodeResponse]]:
         """Ends what DrainNode began, also for a node that is not registered now. New work is placed there again unless the
         RM drains it too.
+        """
+
+    @_abc_1.abstractmethod
+    def Preempt(
+        self,
+        request: _admin_pb2.PreemptRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_admin_pb2.PreemptResponse, _abc.Awaitable[_admin_pb2.PreemptResponse]]:
+        """Asks those to leave that a person names, in one step, unless a law keeps them; what they free is kept for nobody.
+        The decision names the person. INVALID_ARGUMENT, and nobody goes: nothing of that name runs, the node takes new
+        work, the queue does not hold the amount, no such law can be waived, or one is and no reason is given.
         """
 
 def add_AdminServiceServicer_to_server(servicer: AdminServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

@@ -615,6 +615,7 @@ class JournalCommand(_message.Message):
     ATTACH_FIELD_NUMBER: _builtins.int
     DETACH_FIELD_NUMBER: _builtins.int
     ANSWERS_FIELD_NUMBER: _builtins.int
+    BY_HAND_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def register(self) -> Global___JournalRegistration:
         """Start afresh with a manager and a configuration."""
@@ -655,6 +656,10 @@ class JournalCommand(_message.Message):
     def answers(self) -> Global___JournalAnswers:
         """Answers to questions."""
 
+    @_builtins.property
+    def by_hand(self) -> Global___JournalPreemption:
+        """What a person preempts."""
+
     def __init__(
         self,
         *,
@@ -668,12 +673,13 @@ class JournalCommand(_message.Message):
         attach: Global___JournalAttachment | None = ...,
         detach: Global___JournalDetachment | None = ...,
         answers: Global___JournalAnswers | None = ...,
+        by_hand: Global___JournalPreemption | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["allocations", b"allocations", "answers", b"answers", "applications", b"applications", "attach", b"attach", "command", b"command", "configuration", b"configuration", "detach", b"detach", "drain", b"drain", "nodes", b"nodes", "register", b"register", "unregister", b"unregister"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["allocations", b"allocations", "answers", b"answers", "applications", b"applications", "attach", b"attach", "by_hand", b"by_hand", "command", b"command", "configuration", b"configuration", "detach", b"detach", "drain", b"drain", "nodes", b"nodes", "register", b"register", "unregister", b"unregister"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["allocations", b"allocations", "answers", b"answers", "applications", b"applications", "attach", b"attach", "command", b"command", "configuration", b"configuration", "detach", b"detach", "drain", b"drain", "nodes", b"nodes", "register", b"register", "unregister", b"unregister"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["allocations", b"allocations", "answers", b"answers", "applications", b"applications", "attach", b"attach", "by_hand", b"by_hand", "command", b"command", "configuration", b"configuration", "detach", b"detach", "drain", b"drain", "nodes", b"nodes", "register", b"register", "unregister", b"unregister"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_command: _TypeAlias = _typing.Literal["register", "unregister", "configuration", "nodes", "drain", "applications", "allocations", "attach", "detach", "answers"]  # noqa: Y015
+    _WhichOneofReturnType_command: _TypeAlias = _typing.Literal["register", "unregister", "configuration", "nodes", "drain", "applications", "allocations", "attach", "detach", "answers", "by_hand"]  # noqa: Y015
     _WhichOneofArgType_command: _TypeAlias = _typing.Literal["command", b"command"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_command) -> _WhichOneofReturnType_command | None: ...
 
@@ -1234,6 +1240,60 @@ class JournalDrain(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___JournalDrain: _TypeAlias = JournalDrain  # noqa: Y015
+
+@_typing.final
+class JournalPreemption(_message.Message):
+    """What a person asks to preempt."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    RM_ID_FIELD_NUMBER: _builtins.int
+    PARTITION_FIELD_NUMBER: _builtins.int
+    TARGET_FIELD_NUMBER: _builtins.int
+    NAME_FIELD_NUMBER: _builtins.int
+    AMOUNT_FIELD_NUMBER: _builtins.int
+    WAIVED_FIELD_NUMBER: _builtins.int
+    REASON_FIELD_NUMBER: _builtins.int
+    BY_FIELD_NUMBER: _builtins.int
+    rm_id: _builtins.str
+    """The manager."""
+    partition: _builtins.str
+    """Full name of the partition."""
+    target: _builtins.str
+    """What the name is of: allocation, application, node or queue."""
+    name: _builtins.str
+    """The name."""
+    reason: _builtins.str
+    """Why."""
+    by: _builtins.str
+    """The person."""
+    @_builtins.property
+    def amount(self) -> Global___JournalResources:
+        """What a queue is to give up. Absent: another target."""
+
+    @_builtins.property
+    def waived(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """The laws that are waived."""
+
+    def __init__(
+        self,
+        *,
+        rm_id: _builtins.str = ...,
+        partition: _builtins.str = ...,
+        target: _builtins.str = ...,
+        name: _builtins.str = ...,
+        amount: Global___JournalResources | None = ...,
+        waived: _abc.Iterable[_builtins.str] | None = ...,
+        reason: _builtins.str = ...,
+        by: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["amount", b"amount"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["amount", b"amount", "by", b"by", "name", b"name", "partition", b"partition", "reason", b"reason", "rm_id", b"rm_id", "target", b"target", "waived", b"waived"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___JournalPreemption: _TypeAlias = JournalPreemption  # noqa: Y015
 
 @_typing.final
 class JournalApplication(_message.Message):

@@ -9,7 +9,10 @@ from typing import Any
 
 import httpx
 import pytest
+from click.testing import Result
+from typer.testing import CliRunner
 
+from kornel.cli.app import app
 from kornel.core.rest.documents.message_documents import message_document
 from kornel.core.security.static_tokens import digest_of, new_token
 from kornel.si.v1 import si_pb2, si_pb2_grpc
@@ -106,6 +109,24 @@ async def test_a_node_is_drained_in_the_name_of_who_asks(fresh: Cluster) -> None
     assert (answer["changed"], answer["principal"]) == (True, "anonymous@127.0.0.1")
     assert (await fresh.get(f"{P}/node/n1"))["drainedBy"] == "anonymous@127.0.0.1"
     assert (await call(fresh, "AdminService/UndrainNode", nodeId="n1"))["schedulable"] is True
+
+
+async def test_who_preempts_by_hand_is_named(fresh: Cluster) -> None:
+    """A dry run first, which changes nothing; then the same people go, and the decision says by whom and why."""
+    await fresh.register()
+    await fresh.node("n1", vcore=4)
+    await fresh.submit("app-1", queue="root.a")
+    await fresh.ask("k1", "app-1", vcore=2)
+    for dry in (True, False):
+        answer = await call(
+            fresh, "AdminService/Preempt", applicationId="app-1", reason="it hangs", dryRun=dry, waived=["run-time"]
+        )
+        decision = answer["decision"]
+        assert [victim["allocationKey"] for victim in decision["victims"]] == ["k1"]
+        assert (decision["kind"], decision["outcome"]) == ("by-hand", "FULL")
+        assert "by hand by anonymous@127.0.0.1, run-time waived: it hangs" in decision["detail"]
+    again = await call(fresh, "AdminService/Preempt", allocation="k1")
+    assert again["decision"]["outcome"] == "NOTHING_TO_DO"
 
 
 async def test_what_if_answers_in_numbers(fresh: Cluster) -> None:
@@ -396,3 +417,22 @@ async def test_the_queue_of_an_application_is_known_before_it_comes(fresh: Clust
     if ends:
         assert nowhere["outcomes"][0] in ends[0]["rejectedMessage"]
     await fresh.refused(f"{P}/placement?user=no%20user!", 400)
+
+
+async def test_the_command_shows_who_would_go_and_who_goes(fresh: Cluster) -> None:
+    """And exits 1 where nobody of that name runs, or a law is waived without a reason."""
+    await fresh.register()
+    await fresh.node("n1", vcore=4)
+    await fresh.submit("app-1", queue="root.a")
+    await fresh.ask("k1", "app-1", vcore=2)
+
+    async def preempt(*words: str) -> Result:
+        return await asyncio.to_thread(CliRunner().invoke, app, ["preempt", *words, "--core", fresh.core.address])
+
+    would = await preempt("--queue", "root.a", "--amount", "vcore=1m", "--dry-run")
+    assert (would.exit_code, would.output.splitlines()[0]) == (0, "FULL: 1 allocation would be asked to leave")
+    assert (await preempt("k1", "--waive", "gang")).exit_code == 1
+    done = await preempt("k1", "--waive", "gang", "--reason", "it hangs")
+    assert (done.exit_code, done.output.splitlines()[0]) == (0, "FULL: 1 allocation asked to leave")
+    assert "it hangs" in done.output
+    assert (await preempt("k2")).exit_code == 1

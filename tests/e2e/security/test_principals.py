@@ -38,7 +38,7 @@ rules:
     managers: [rm-1, rm-2]
     permissions: [configure]
   - who: ["token:ops"]
-    permissions: [read, configure, administer]
+    permissions: [read, configure, administer, preempt]
 """
 TWO: Final = CONFIG + "          - name: b\n"
 
@@ -107,6 +107,9 @@ async def test_names_are_written_down(site: Site, channel: grpc.aio.Channel, tok
         drain = admin_pb2.DrainNodeRequest(node_id="n1")
         done = await AdminServiceStub(channel).DrainNode(drain, metadata=ops, timeout=PATIENCE_S)
         assert done.principal == "token:ops"
+        preempt = admin_pb2.PreemptRequest(node_id="n1", reason="to be repaired")
+        gone = await AdminServiceStub(channel).Preempt(preempt, metadata=ops, timeout=PATIENCE_S)
+        assert "by hand by token:ops: to be repaired" in gone.decision.detail
     history = await ConfigurationServiceStub(channel).GetConfigurationHistory(
         configuration_pb2.GetConfigurationHistoryRequest(), metadata=ops, timeout=PATIENCE_S
     )
@@ -124,6 +127,7 @@ async def test_names_are_written_down(site: Site, channel: grpc.aio.Channel, tok
         "resource manager registered": "token:shim",
         "configuration updated": "token:ops",
         "node drained by an operator": "token:ops",
+        "preempted by hand": "token:ops",
         "resource manager unregistered": "token:ops",
     }
     assert [text for text in said if text.startswith("rolled back to version 1 by token:ops")]

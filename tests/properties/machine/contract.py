@@ -14,6 +14,7 @@ from kornel.core.domain.commands import (
     AttachCallbacks,
     Command,
     DetachCallbacks,
+    PreemptByHand,
     RegisterManager,
     SetOperatorDrain,
     UnregisterManager,
@@ -59,6 +60,8 @@ class Contract(ShimView):
                 raise ContractBroken("register", "a good registration was refused")
             self._forget()
             return
+        if isinstance(command, PreemptByHand):
+            return
         if isinstance(command, SetOperatorDrain):
             partition = self.partitions.get(command.partition)
             if partition is not None and (not command.drained or command.node_id in partition.nodes):
@@ -88,6 +91,8 @@ class Contract(ShimView):
             case UpdateNodes(_, nodes):
                 for spec in nodes:
                     intake.node(self, spec, answers, known)
+            case PreemptByHand():
+                pass
             case SetOperatorDrain():
                 intake.operator_drain(self, command)
             case UpdateApplications(_, added, removed):

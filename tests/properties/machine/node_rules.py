@@ -6,10 +6,13 @@ from kornel.core.domain.commands import (
     AllocationSpec,
     NodeAction,
     NodeSpec,
+    PreemptByHand,
+    PreemptTarget,
     ReleaseSpec,
     SetOperatorDrain,
     UpdateAllocations,
     UpdateNodes,
+    Waivable,
 )
 from kornel.core.domain.resources import Resources
 from tests.properties.machine.allocation_rules import some_partition, spec_of
@@ -87,6 +90,15 @@ def drain_by_operator(world: World, dice: Dice) -> None:
     partition = NOWHERE if dice.one_in(40) else some_partition(world, dice)
     node_id = dice.pick(NODES.get(partition, ("n1",)))
     world.send(SetOperatorDrain(RM, partition, node_id, drained=dice.one_in(3), by="ops"))
+
+
+@rule(1)
+def preempt_by_hand(world: World, dice: Dice) -> None:
+    """What runs on a node, drained or not, with all laws or none."""
+    partition = some_partition(world, dice)
+    node_id = dice.pick(NODES.get(partition, ("n1",)))
+    waived = () if dice.one_in(2) else tuple(map(str, Waivable))
+    world.send(PreemptByHand(RM, partition, PreemptTarget.NODE, node_id, None, waived, "chance", "ops"))
 
 
 @rule(2)

@@ -19,6 +19,8 @@ from kornel.core.domain.commands import (
     ApplicationSpec,
     NodeAction,
     NodeSpec,
+    PreemptByHand,
+    PreemptTarget,
     SetOperatorDrain,
     UpdateAllocations,
     UpdateApplications,
@@ -98,6 +100,7 @@ async def keep_journal(path: Path, version: str) -> dict[str, object]:
             UpdateApplications(RM, (gang,)),
             UpdateAllocations(RM, (big, *holders)),
             asks(5, 5),
+            PreemptByHand(RM, PARTITION, PreemptTarget.NODE, "n2", None, ("gang",), "a trial", "operator"),
         ],
         slices=2,
     )

@@ -40,6 +40,8 @@ def make_filled(kind: Any, number: int = 7) -> Any:
         return (one[0], one[0]) if Ellipsis in get_args(kind) else one
     if given:
         return make_filled(given[0], number)
+    if kind is commands.PreemptTarget:
+        return kind.QUEUE
     return {str: f"text {number}", bool: True, int: number}[kind]
 
 
@@ -47,7 +49,11 @@ def make_filled(kind: Any, number: int = 7) -> Any:
 def test_a_command_comes_out_as_it_went_in(kind: Any) -> None:
     """With every field set, and with as many at their defaults as there can be."""
     filled = make_filled(kind)
-    empty = kind("rm") if kind is not commands.SetOperatorDrain else kind("rm", "p", "n", False)
+    least = {
+        commands.SetOperatorDrain: ("p", "n", False),
+        commands.PreemptByHand: ("p", commands.PreemptTarget.NODE, "n"),
+    }
+    empty = kind("rm", *least.get(kind, ()))
     for command in (filled, empty):
         message = pb.JournalCommand()
         encode_command(command, message)

@@ -20,7 +20,7 @@ from kornel.core.service.machine.garbage import GarbageKeeper
 from kornel.core.service.metrics.metrics import ServiceMetrics
 from kornel.core.service.wire.status_codes import NotPermitted
 from kornel.si.v1 import si_pb2 as si
-from kornel.v1 import configuration_pb2, manager_pb2, status_pb2
+from kornel.v1 import admin_pb2, configuration_pb2, manager_pb2, status_pb2
 from tests.unit.service.fakes import FakeEngine
 
 OPS = Identity(("token:ops",), "ops")
@@ -129,3 +129,11 @@ def test_what_a_request_says_decides(
     """As whom, with which configuration, and whether it stops scheduling meanwhile."""
     granted = {Permission(name) for name in permissions.split()}
     assert is_admitted(METHODS[method], request_, granted, *managers.split()) is admitted
+
+
+def test_preempting_by_hand_needs_its_permission_and_a_dry_run_that_to_read() -> None:
+    demand = METHODS["/kornel.v1.AdminService/Preempt"]
+    for dry_run, permission in ((False, Permission.PREEMPT), (True, Permission.READ)):
+        request = admin_pb2.PreemptRequest(node_id="n1", dry_run=dry_run)
+        needed = {one for one in Permission if not is_admitted(demand, request, set(Permission) - {one})}
+        assert needed == {permission}

@@ -1189,6 +1189,7 @@ type JournalCommand struct {
 	//	*JournalCommand_Attach
 	//	*JournalCommand_Detach
 	//	*JournalCommand_Answers
+	//	*JournalCommand_ByHand
 	Command       isJournalCommand_Command `protobuf_oneof:"command"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1321,6 +1322,15 @@ func (x *JournalCommand) GetAnswers() *JournalAnswers {
 	return nil
 }
 
+func (x *JournalCommand) GetByHand() *JournalPreemption {
+	if x != nil {
+		if x, ok := x.Command.(*JournalCommand_ByHand); ok {
+			return x.ByHand
+		}
+	}
+	return nil
+}
+
 type isJournalCommand_Command interface {
 	isJournalCommand_Command()
 }
@@ -1375,6 +1385,11 @@ type JournalCommand_Answers struct {
 	Answers *JournalAnswers `protobuf:"bytes,10,opt,name=answers,proto3,oneof"`
 }
 
+type JournalCommand_ByHand struct {
+	// What a person preempts.
+	ByHand *JournalPreemption `protobuf:"bytes,11,opt,name=by_hand,json=byHand,proto3,oneof"`
+}
+
 func (*JournalCommand_Register) isJournalCommand_Command() {}
 
 func (*JournalCommand_Unregister) isJournalCommand_Command() {}
@@ -1394,6 +1409,8 @@ func (*JournalCommand_Attach) isJournalCommand_Command() {}
 func (*JournalCommand_Detach) isJournalCommand_Command() {}
 
 func (*JournalCommand_Answers) isJournalCommand_Command() {}
+
+func (*JournalCommand_ByHand) isJournalCommand_Command() {}
 
 // A name and a text.
 type JournalPair struct {
@@ -2507,6 +2524,115 @@ func (x *JournalDrain) GetBy() string {
 	return ""
 }
 
+// What a person asks to preempt.
+type JournalPreemption struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The manager.
+	RmId string `protobuf:"bytes,1,opt,name=rm_id,json=rmId,proto3" json:"rm_id,omitempty"`
+	// Full name of the partition.
+	Partition string `protobuf:"bytes,2,opt,name=partition,proto3" json:"partition,omitempty"`
+	// What the name is of: allocation, application, node or queue.
+	Target string `protobuf:"bytes,3,opt,name=target,proto3" json:"target,omitempty"`
+	// The name.
+	Name string `protobuf:"bytes,4,opt,name=name,proto3" json:"name,omitempty"`
+	// What a queue is to give up. Absent: another target.
+	Amount *JournalResources `protobuf:"bytes,5,opt,name=amount,proto3" json:"amount,omitempty"`
+	// The laws that are waived.
+	Waived []string `protobuf:"bytes,6,rep,name=waived,proto3" json:"waived,omitempty"`
+	// Why.
+	Reason string `protobuf:"bytes,7,opt,name=reason,proto3" json:"reason,omitempty"`
+	// The person.
+	By            string `protobuf:"bytes,8,opt,name=by,proto3" json:"by,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *JournalPreemption) Reset() {
+	*x = JournalPreemption{}
+	mi := &file_kornel_v1_journal_proto_msgTypes[26]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *JournalPreemption) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*JournalPreemption) ProtoMessage() {}
+
+func (x *JournalPreemption) ProtoReflect() protoreflect.Message {
+	mi := &file_kornel_v1_journal_proto_msgTypes[26]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use JournalPreemption.ProtoReflect.Descriptor instead.
+func (*JournalPreemption) Descriptor() ([]byte, []int) {
+	return file_kornel_v1_journal_proto_rawDescGZIP(), []int{26}
+}
+
+func (x *JournalPreemption) GetRmId() string {
+	if x != nil {
+		return x.RmId
+	}
+	return ""
+}
+
+func (x *JournalPreemption) GetPartition() string {
+	if x != nil {
+		return x.Partition
+	}
+	return ""
+}
+
+func (x *JournalPreemption) GetTarget() string {
+	if x != nil {
+		return x.Target
+	}
+	return ""
+}
+
+func (x *JournalPreemption) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *JournalPreemption) GetAmount() *JournalResources {
+	if x != nil {
+		return x.Amount
+	}
+	return nil
+}
+
+func (x *JournalPreemption) GetWaived() []string {
+	if x != nil {
+		return x.Waived
+	}
+	return nil
+}
+
+func (x *JournalPreemption) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *JournalPreemption) GetBy() string {
+	if x != nil {
+		return x.By
+	}
+	return ""
+}
+
 // One application to add.
 type JournalApplication struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -2540,7 +2666,7 @@ type JournalApplication struct {
 
 func (x *JournalApplication) Reset() {
 	*x = JournalApplication{}
-	mi := &file_kornel_v1_journal_proto_msgTypes[26]
+	mi := &file_kornel_v1_journal_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2552,7 +2678,7 @@ func (x *JournalApplication) String() string {
 func (*JournalApplication) ProtoMessage() {}
 
 func (x *JournalApplication) ProtoReflect() protoreflect.Message {
-	mi := &file_kornel_v1_journal_proto_msgTypes[26]
+	mi := &file_kornel_v1_journal_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2565,7 +2691,7 @@ func (x *JournalApplication) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JournalApplication.ProtoReflect.Descriptor instead.
 func (*JournalApplication) Descriptor() ([]byte, []int) {
-	return file_kornel_v1_journal_proto_rawDescGZIP(), []int{26}
+	return file_kornel_v1_journal_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *JournalApplication) GetApplicationId() string {
@@ -2665,7 +2791,7 @@ type JournalApplicationRef struct {
 
 func (x *JournalApplicationRef) Reset() {
 	*x = JournalApplicationRef{}
-	mi := &file_kornel_v1_journal_proto_msgTypes[27]
+	mi := &file_kornel_v1_journal_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2677,7 +2803,7 @@ func (x *JournalApplicationRef) String() string {
 func (*JournalApplicationRef) ProtoMessage() {}
 
 func (x *JournalApplicationRef) ProtoReflect() protoreflect.Message {
-	mi := &file_kornel_v1_journal_proto_msgTypes[27]
+	mi := &file_kornel_v1_journal_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2690,7 +2816,7 @@ func (x *JournalApplicationRef) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JournalApplicationRef.ProtoReflect.Descriptor instead.
 func (*JournalApplicationRef) Descriptor() ([]byte, []int) {
-	return file_kornel_v1_journal_proto_rawDescGZIP(), []int{27}
+	return file_kornel_v1_journal_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *JournalApplicationRef) GetApplicationId() string {
@@ -2722,7 +2848,7 @@ type JournalApplications struct {
 
 func (x *JournalApplications) Reset() {
 	*x = JournalApplications{}
-	mi := &file_kornel_v1_journal_proto_msgTypes[28]
+	mi := &file_kornel_v1_journal_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2734,7 +2860,7 @@ func (x *JournalApplications) String() string {
 func (*JournalApplications) ProtoMessage() {}
 
 func (x *JournalApplications) ProtoReflect() protoreflect.Message {
-	mi := &file_kornel_v1_journal_proto_msgTypes[28]
+	mi := &file_kornel_v1_journal_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2747,7 +2873,7 @@ func (x *JournalApplications) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JournalApplications.ProtoReflect.Descriptor instead.
 func (*JournalApplications) Descriptor() ([]byte, []int) {
-	return file_kornel_v1_journal_proto_rawDescGZIP(), []int{28}
+	return file_kornel_v1_journal_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *JournalApplications) GetRmId() string {
@@ -2796,7 +2922,7 @@ type JournalAttachment struct {
 
 func (x *JournalAttachment) Reset() {
 	*x = JournalAttachment{}
-	mi := &file_kornel_v1_journal_proto_msgTypes[29]
+	mi := &file_kornel_v1_journal_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2808,7 +2934,7 @@ func (x *JournalAttachment) String() string {
 func (*JournalAttachment) ProtoMessage() {}
 
 func (x *JournalAttachment) ProtoReflect() protoreflect.Message {
-	mi := &file_kornel_v1_journal_proto_msgTypes[29]
+	mi := &file_kornel_v1_journal_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2821,7 +2947,7 @@ func (x *JournalAttachment) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JournalAttachment.ProtoReflect.Descriptor instead.
 func (*JournalAttachment) Descriptor() ([]byte, []int) {
-	return file_kornel_v1_journal_proto_rawDescGZIP(), []int{29}
+	return file_kornel_v1_journal_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *JournalAttachment) GetRmId() string {
@@ -2891,7 +3017,7 @@ type JournalDetachment struct {
 
 func (x *JournalDetachment) Reset() {
 	*x = JournalDetachment{}
-	mi := &file_kornel_v1_journal_proto_msgTypes[30]
+	mi := &file_kornel_v1_journal_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2903,7 +3029,7 @@ func (x *JournalDetachment) String() string {
 func (*JournalDetachment) ProtoMessage() {}
 
 func (x *JournalDetachment) ProtoReflect() protoreflect.Message {
-	mi := &file_kornel_v1_journal_proto_msgTypes[30]
+	mi := &file_kornel_v1_journal_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2916,7 +3042,7 @@ func (x *JournalDetachment) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JournalDetachment.ProtoReflect.Descriptor instead.
 func (*JournalDetachment) Descriptor() ([]byte, []int) {
-	return file_kornel_v1_journal_proto_rawDescGZIP(), []int{30}
+	return file_kornel_v1_journal_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *JournalDetachment) GetRmId() string {
@@ -2941,7 +3067,7 @@ type JournalPredicatesAnswer struct {
 
 func (x *JournalPredicatesAnswer) Reset() {
 	*x = JournalPredicatesAnswer{}
-	mi := &file_kornel_v1_journal_proto_msgTypes[31]
+	mi := &file_kornel_v1_journal_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2953,7 +3079,7 @@ func (x *JournalPredicatesAnswer) String() string {
 func (*JournalPredicatesAnswer) ProtoMessage() {}
 
 func (x *JournalPredicatesAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_kornel_v1_journal_proto_msgTypes[31]
+	mi := &file_kornel_v1_journal_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2966,7 +3092,7 @@ func (x *JournalPredicatesAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JournalPredicatesAnswer.ProtoReflect.Descriptor instead.
 func (*JournalPredicatesAnswer) Descriptor() ([]byte, []int) {
-	return file_kornel_v1_journal_proto_rawDescGZIP(), []int{31}
+	return file_kornel_v1_journal_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *JournalPredicatesAnswer) GetQuestion() int64 {
@@ -3005,7 +3131,7 @@ type JournalPreemptionAnswer struct {
 
 func (x *JournalPreemptionAnswer) Reset() {
 	*x = JournalPreemptionAnswer{}
-	mi := &file_kornel_v1_journal_proto_msgTypes[32]
+	mi := &file_kornel_v1_journal_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3017,7 +3143,7 @@ func (x *JournalPreemptionAnswer) String() string {
 func (*JournalPreemptionAnswer) ProtoMessage() {}
 
 func (x *JournalPreemptionAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_kornel_v1_journal_proto_msgTypes[32]
+	mi := &file_kornel_v1_journal_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3030,7 +3156,7 @@ func (x *JournalPreemptionAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JournalPreemptionAnswer.ProtoReflect.Descriptor instead.
 func (*JournalPreemptionAnswer) Descriptor() ([]byte, []int) {
-	return file_kornel_v1_journal_proto_rawDescGZIP(), []int{32}
+	return file_kornel_v1_journal_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *JournalPreemptionAnswer) GetQuestion() int64 {
@@ -3067,7 +3193,7 @@ type JournalCheckpoint struct {
 
 func (x *JournalCheckpoint) Reset() {
 	*x = JournalCheckpoint{}
-	mi := &file_kornel_v1_journal_proto_msgTypes[33]
+	mi := &file_kornel_v1_journal_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3079,7 +3205,7 @@ func (x *JournalCheckpoint) String() string {
 func (*JournalCheckpoint) ProtoMessage() {}
 
 func (x *JournalCheckpoint) ProtoReflect() protoreflect.Message {
-	mi := &file_kornel_v1_journal_proto_msgTypes[33]
+	mi := &file_kornel_v1_journal_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3092,7 +3218,7 @@ func (x *JournalCheckpoint) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JournalCheckpoint.ProtoReflect.Descriptor instead.
 func (*JournalCheckpoint) Descriptor() ([]byte, []int) {
-	return file_kornel_v1_journal_proto_rawDescGZIP(), []int{33}
+	return file_kornel_v1_journal_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *JournalCheckpoint) GetKey() string {
@@ -3126,7 +3252,7 @@ type JournalNoticeAnswer struct {
 
 func (x *JournalNoticeAnswer) Reset() {
 	*x = JournalNoticeAnswer{}
-	mi := &file_kornel_v1_journal_proto_msgTypes[34]
+	mi := &file_kornel_v1_journal_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3138,7 +3264,7 @@ func (x *JournalNoticeAnswer) String() string {
 func (*JournalNoticeAnswer) ProtoMessage() {}
 
 func (x *JournalNoticeAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_kornel_v1_journal_proto_msgTypes[34]
+	mi := &file_kornel_v1_journal_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3151,7 +3277,7 @@ func (x *JournalNoticeAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JournalNoticeAnswer.ProtoReflect.Descriptor instead.
 func (*JournalNoticeAnswer) Descriptor() ([]byte, []int) {
-	return file_kornel_v1_journal_proto_rawDescGZIP(), []int{34}
+	return file_kornel_v1_journal_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *JournalNoticeAnswer) GetNotice() int64 {
@@ -3197,7 +3323,7 @@ type JournalPlacement struct {
 
 func (x *JournalPlacement) Reset() {
 	*x = JournalPlacement{}
-	mi := &file_kornel_v1_journal_proto_msgTypes[35]
+	mi := &file_kornel_v1_journal_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3209,7 +3335,7 @@ func (x *JournalPlacement) String() string {
 func (*JournalPlacement) ProtoMessage() {}
 
 func (x *JournalPlacement) ProtoReflect() protoreflect.Message {
-	mi := &file_kornel_v1_journal_proto_msgTypes[35]
+	mi := &file_kornel_v1_journal_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3222,7 +3348,7 @@ func (x *JournalPlacement) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JournalPlacement.ProtoReflect.Descriptor instead.
 func (*JournalPlacement) Descriptor() ([]byte, []int) {
-	return file_kornel_v1_journal_proto_rawDescGZIP(), []int{35}
+	return file_kornel_v1_journal_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *JournalPlacement) GetPartition() string {
@@ -3265,7 +3391,7 @@ type JournalAnswers struct {
 
 func (x *JournalAnswers) Reset() {
 	*x = JournalAnswers{}
-	mi := &file_kornel_v1_journal_proto_msgTypes[36]
+	mi := &file_kornel_v1_journal_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3277,7 +3403,7 @@ func (x *JournalAnswers) String() string {
 func (*JournalAnswers) ProtoMessage() {}
 
 func (x *JournalAnswers) ProtoReflect() protoreflect.Message {
-	mi := &file_kornel_v1_journal_proto_msgTypes[36]
+	mi := &file_kornel_v1_journal_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3290,7 +3416,7 @@ func (x *JournalAnswers) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JournalAnswers.ProtoReflect.Descriptor instead.
 func (*JournalAnswers) Descriptor() ([]byte, []int) {
-	return file_kornel_v1_journal_proto_rawDescGZIP(), []int{36}
+	return file_kornel_v1_journal_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *JournalAnswers) GetRmId() string {
@@ -3359,7 +3485,7 @@ type JournalSnapshot struct {
 
 func (x *JournalSnapshot) Reset() {
 	*x = JournalSnapshot{}
-	mi := &file_kornel_v1_journal_proto_msgTypes[37]
+	mi := &file_kornel_v1_journal_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3371,7 +3497,7 @@ func (x *JournalSnapshot) String() string {
 func (*JournalSnapshot) ProtoMessage() {}
 
 func (x *JournalSnapshot) ProtoReflect() protoreflect.Message {
-	mi := &file_kornel_v1_journal_proto_msgTypes[37]
+	mi := &file_kornel_v1_journal_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3384,7 +3510,7 @@ func (x *JournalSnapshot) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JournalSnapshot.ProtoReflect.Descriptor instead.
 func (*JournalSnapshot) Descriptor() ([]byte, []int) {
-	return file_kornel_v1_journal_proto_rawDescGZIP(), []int{37}
+	return file_kornel_v1_journal_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *JournalSnapshot) GetVersion() string {
@@ -3472,7 +3598,7 @@ type JournalSnapshotPlace struct {
 
 func (x *JournalSnapshotPlace) Reset() {
 	*x = JournalSnapshotPlace{}
-	mi := &file_kornel_v1_journal_proto_msgTypes[38]
+	mi := &file_kornel_v1_journal_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3484,7 +3610,7 @@ func (x *JournalSnapshotPlace) String() string {
 func (*JournalSnapshotPlace) ProtoMessage() {}
 
 func (x *JournalSnapshotPlace) ProtoReflect() protoreflect.Message {
-	mi := &file_kornel_v1_journal_proto_msgTypes[38]
+	mi := &file_kornel_v1_journal_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3497,7 +3623,7 @@ func (x *JournalSnapshotPlace) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JournalSnapshotPlace.ProtoReflect.Descriptor instead.
 func (*JournalSnapshotPlace) Descriptor() ([]byte, []int) {
-	return file_kornel_v1_journal_proto_rawDescGZIP(), []int{38}
+	return file_kornel_v1_journal_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *JournalSnapshotPlace) GetPlace() uint32 {
@@ -3602,7 +3728,7 @@ const file_kornel_v1_journal_proto_rawDesc = "" +
 	"\x13reservation_percent\x18\x04 \x01(\x12R\x12reservationPercent\x12\x19\n" +
 	"\x05ended\x18\x05 \x01(\x03H\x01R\x05ended\x88\x01\x01B\x17\n" +
 	"\x15_reservation_delay_nsB\b\n" +
-	"\x06_ended\"\xf8\x04\n" +
+	"\x06_ended\"\xb1\x05\n" +
 	"\x0eJournalCommand\x12<\n" +
 	"\bregister\x18\x01 \x01(\v2\x1e.kornel.v1.JournalRegistrationH\x00R\bregister\x12B\n" +
 	"\n" +
@@ -3616,7 +3742,8 @@ const file_kornel_v1_journal_proto_rawDesc = "" +
 	"\x06attach\x18\b \x01(\v2\x1c.kornel.v1.JournalAttachmentH\x00R\x06attach\x126\n" +
 	"\x06detach\x18\t \x01(\v2\x1c.kornel.v1.JournalDetachmentH\x00R\x06detach\x125\n" +
 	"\aanswers\x18\n" +
-	" \x01(\v2\x19.kornel.v1.JournalAnswersH\x00R\aanswersB\t\n" +
+	" \x01(\v2\x19.kornel.v1.JournalAnswersH\x00R\aanswers\x127\n" +
+	"\aby_hand\x18\v \x01(\v2\x1c.kornel.v1.JournalPreemptionH\x00R\x06byHandB\t\n" +
 	"\acommand\"7\n" +
 	"\vJournalPair\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
@@ -3706,7 +3833,16 @@ const file_kornel_v1_journal_proto_rawDesc = "" +
 	"\tpartition\x18\x02 \x01(\tR\tpartition\x12\x17\n" +
 	"\anode_id\x18\x03 \x01(\tR\x06nodeId\x12\x18\n" +
 	"\adrained\x18\x04 \x01(\bR\adrained\x12\x0e\n" +
-	"\x02by\x18\x05 \x01(\tR\x02by\"\xcf\x03\n" +
+	"\x02by\x18\x05 \x01(\tR\x02by\"\xe7\x01\n" +
+	"\x11JournalPreemption\x12\x13\n" +
+	"\x05rm_id\x18\x01 \x01(\tR\x04rmId\x12\x1c\n" +
+	"\tpartition\x18\x02 \x01(\tR\tpartition\x12\x16\n" +
+	"\x06target\x18\x03 \x01(\tR\x06target\x12\x12\n" +
+	"\x04name\x18\x04 \x01(\tR\x04name\x123\n" +
+	"\x06amount\x18\x05 \x01(\v2\x1b.kornel.v1.JournalResourcesR\x06amount\x12\x16\n" +
+	"\x06waived\x18\x06 \x03(\tR\x06waived\x12\x16\n" +
+	"\x06reason\x18\a \x01(\tR\x06reason\x12\x0e\n" +
+	"\x02by\x18\b \x01(\tR\x02by\"\xcf\x03\n" +
 	"\x12JournalApplication\x12%\n" +
 	"\x0eapplication_id\x18\x01 \x01(\tR\rapplicationId\x12\x14\n" +
 	"\x05queue\x18\x02 \x01(\tR\x05queue\x12\x1c\n" +
@@ -3827,7 +3963,7 @@ func file_kornel_v1_journal_proto_rawDescGZIP() []byte {
 }
 
 var file_kornel_v1_journal_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_kornel_v1_journal_proto_msgTypes = make([]protoimpl.MessageInfo, 39)
+var file_kornel_v1_journal_proto_msgTypes = make([]protoimpl.MessageInfo, 40)
 var file_kornel_v1_journal_proto_goTypes = []any{
 	(JournalStream)(0),              // 0: kornel.v1.JournalStream
 	(JournalCall)(0),                // 1: kornel.v1.JournalCall
@@ -3858,19 +3994,20 @@ var file_kornel_v1_journal_proto_goTypes = []any{
 	(*JournalNode)(nil),             // 26: kornel.v1.JournalNode
 	(*JournalNodes)(nil),            // 27: kornel.v1.JournalNodes
 	(*JournalDrain)(nil),            // 28: kornel.v1.JournalDrain
-	(*JournalApplication)(nil),      // 29: kornel.v1.JournalApplication
-	(*JournalApplicationRef)(nil),   // 30: kornel.v1.JournalApplicationRef
-	(*JournalApplications)(nil),     // 31: kornel.v1.JournalApplications
-	(*JournalAttachment)(nil),       // 32: kornel.v1.JournalAttachment
-	(*JournalDetachment)(nil),       // 33: kornel.v1.JournalDetachment
-	(*JournalPredicatesAnswer)(nil), // 34: kornel.v1.JournalPredicatesAnswer
-	(*JournalPreemptionAnswer)(nil), // 35: kornel.v1.JournalPreemptionAnswer
-	(*JournalCheckpoint)(nil),       // 36: kornel.v1.JournalCheckpoint
-	(*JournalNoticeAnswer)(nil),     // 37: kornel.v1.JournalNoticeAnswer
-	(*JournalPlacement)(nil),        // 38: kornel.v1.JournalPlacement
-	(*JournalAnswers)(nil),          // 39: kornel.v1.JournalAnswers
-	(*JournalSnapshot)(nil),         // 40: kornel.v1.JournalSnapshot
-	(*JournalSnapshotPlace)(nil),    // 41: kornel.v1.JournalSnapshotPlace
+	(*JournalPreemption)(nil),       // 29: kornel.v1.JournalPreemption
+	(*JournalApplication)(nil),      // 30: kornel.v1.JournalApplication
+	(*JournalApplicationRef)(nil),   // 31: kornel.v1.JournalApplicationRef
+	(*JournalApplications)(nil),     // 32: kornel.v1.JournalApplications
+	(*JournalAttachment)(nil),       // 33: kornel.v1.JournalAttachment
+	(*JournalDetachment)(nil),       // 34: kornel.v1.JournalDetachment
+	(*JournalPredicatesAnswer)(nil), // 35: kornel.v1.JournalPredicatesAnswer
+	(*JournalPreemptionAnswer)(nil), // 36: kornel.v1.JournalPreemptionAnswer
+	(*JournalCheckpoint)(nil),       // 37: kornel.v1.JournalCheckpoint
+	(*JournalNoticeAnswer)(nil),     // 38: kornel.v1.JournalNoticeAnswer
+	(*JournalPlacement)(nil),        // 39: kornel.v1.JournalPlacement
+	(*JournalAnswers)(nil),          // 40: kornel.v1.JournalAnswers
+	(*JournalSnapshot)(nil),         // 41: kornel.v1.JournalSnapshot
+	(*JournalSnapshotPlace)(nil),    // 42: kornel.v1.JournalSnapshotPlace
 }
 var file_kornel_v1_journal_proto_depIdxs = []int32{
 	1,  // 0: kornel.v1.JournalRecord.call:type_name -> kornel.v1.JournalCall
@@ -3897,44 +4034,46 @@ var file_kornel_v1_journal_proto_depIdxs = []int32{
 	20, // 21: kornel.v1.JournalCommand.configuration:type_name -> kornel.v1.JournalConfiguration
 	27, // 22: kornel.v1.JournalCommand.nodes:type_name -> kornel.v1.JournalNodes
 	28, // 23: kornel.v1.JournalCommand.drain:type_name -> kornel.v1.JournalDrain
-	31, // 24: kornel.v1.JournalCommand.applications:type_name -> kornel.v1.JournalApplications
+	32, // 24: kornel.v1.JournalCommand.applications:type_name -> kornel.v1.JournalApplications
 	25, // 25: kornel.v1.JournalCommand.allocations:type_name -> kornel.v1.JournalAllocations
-	32, // 26: kornel.v1.JournalCommand.attach:type_name -> kornel.v1.JournalAttachment
-	33, // 27: kornel.v1.JournalCommand.detach:type_name -> kornel.v1.JournalDetachment
-	39, // 28: kornel.v1.JournalCommand.answers:type_name -> kornel.v1.JournalAnswers
-	16, // 29: kornel.v1.JournalResources.amounts:type_name -> kornel.v1.JournalAmount
-	15, // 30: kornel.v1.JournalRegistration.build_info:type_name -> kornel.v1.JournalPair
-	15, // 31: kornel.v1.JournalRegistration.extra_config:type_name -> kornel.v1.JournalPair
-	15, // 32: kornel.v1.JournalConfiguration.extra_config:type_name -> kornel.v1.JournalPair
-	17, // 33: kornel.v1.JournalAllocation.resources:type_name -> kornel.v1.JournalResources
-	15, // 34: kornel.v1.JournalAllocation.tags:type_name -> kornel.v1.JournalPair
-	15, // 35: kornel.v1.JournalAllocation.further:type_name -> kornel.v1.JournalPair
-	21, // 36: kornel.v1.JournalAllocationRun.first:type_name -> kornel.v1.JournalAllocation
-	23, // 37: kornel.v1.JournalReleaseRun.first:type_name -> kornel.v1.JournalRelease
-	22, // 38: kornel.v1.JournalAllocations.allocations:type_name -> kornel.v1.JournalAllocationRun
-	24, // 39: kornel.v1.JournalAllocations.ask_releases:type_name -> kornel.v1.JournalReleaseRun
-	24, // 40: kornel.v1.JournalAllocations.releases:type_name -> kornel.v1.JournalReleaseRun
-	15, // 41: kornel.v1.JournalNode.attributes:type_name -> kornel.v1.JournalPair
-	17, // 42: kornel.v1.JournalNode.capacity:type_name -> kornel.v1.JournalResources
-	17, // 43: kornel.v1.JournalNode.occupied:type_name -> kornel.v1.JournalResources
-	21, // 44: kornel.v1.JournalNode.existing:type_name -> kornel.v1.JournalAllocation
-	26, // 45: kornel.v1.JournalNodes.nodes:type_name -> kornel.v1.JournalNode
-	15, // 46: kornel.v1.JournalApplication.tags:type_name -> kornel.v1.JournalPair
-	17, // 47: kornel.v1.JournalApplication.placeholder_ask:type_name -> kornel.v1.JournalResources
-	29, // 48: kornel.v1.JournalApplications.add:type_name -> kornel.v1.JournalApplication
-	30, // 49: kornel.v1.JournalApplications.remove:type_name -> kornel.v1.JournalApplicationRef
-	15, // 50: kornel.v1.JournalPredicatesAnswer.refused:type_name -> kornel.v1.JournalPair
-	36, // 51: kornel.v1.JournalNoticeAnswer.checkpoints:type_name -> kornel.v1.JournalCheckpoint
-	34, // 52: kornel.v1.JournalAnswers.predicates:type_name -> kornel.v1.JournalPredicatesAnswer
-	35, // 53: kornel.v1.JournalAnswers.preemption_predicates:type_name -> kornel.v1.JournalPreemptionAnswer
-	37, // 54: kornel.v1.JournalAnswers.notices:type_name -> kornel.v1.JournalNoticeAnswer
-	38, // 55: kornel.v1.JournalAnswers.acknowledged:type_name -> kornel.v1.JournalPlacement
-	41, // 56: kornel.v1.JournalSnapshot.places:type_name -> kornel.v1.JournalSnapshotPlace
-	57, // [57:57] is the sub-list for method output_type
-	57, // [57:57] is the sub-list for method input_type
-	57, // [57:57] is the sub-list for extension type_name
-	57, // [57:57] is the sub-list for extension extendee
-	0,  // [0:57] is the sub-list for field type_name
+	33, // 26: kornel.v1.JournalCommand.attach:type_name -> kornel.v1.JournalAttachment
+	34, // 27: kornel.v1.JournalCommand.detach:type_name -> kornel.v1.JournalDetachment
+	40, // 28: kornel.v1.JournalCommand.answers:type_name -> kornel.v1.JournalAnswers
+	29, // 29: kornel.v1.JournalCommand.by_hand:type_name -> kornel.v1.JournalPreemption
+	16, // 30: kornel.v1.JournalResources.amounts:type_name -> kornel.v1.JournalAmount
+	15, // 31: kornel.v1.JournalRegistration.build_info:type_name -> kornel.v1.JournalPair
+	15, // 32: kornel.v1.JournalRegistration.extra_config:type_name -> kornel.v1.JournalPair
+	15, // 33: kornel.v1.JournalConfiguration.extra_config:type_name -> kornel.v1.JournalPair
+	17, // 34: kornel.v1.JournalAllocation.resources:type_name -> kornel.v1.JournalResources
+	15, // 35: kornel.v1.JournalAllocation.tags:type_name -> kornel.v1.JournalPair
+	15, // 36: kornel.v1.JournalAllocation.further:type_name -> kornel.v1.JournalPair
+	21, // 37: kornel.v1.JournalAllocationRun.first:type_name -> kornel.v1.JournalAllocation
+	23, // 38: kornel.v1.JournalReleaseRun.first:type_name -> kornel.v1.JournalRelease
+	22, // 39: kornel.v1.JournalAllocations.allocations:type_name -> kornel.v1.JournalAllocationRun
+	24, // 40: kornel.v1.JournalAllocations.ask_releases:type_name -> kornel.v1.JournalReleaseRun
+	24, // 41: kornel.v1.JournalAllocations.releases:type_name -> kornel.v1.JournalReleaseRun
+	15, // 42: kornel.v1.JournalNode.attributes:type_name -> kornel.v1.JournalPair
+	17, // 43: kornel.v1.JournalNode.capacity:type_name -> kornel.v1.JournalResources
+	17, // 44: kornel.v1.JournalNode.occupied:type_name -> kornel.v1.JournalResources
+	21, // 45: kornel.v1.JournalNode.existing:type_name -> kornel.v1.JournalAllocation
+	26, // 46: kornel.v1.JournalNodes.nodes:type_name -> kornel.v1.JournalNode
+	17, // 47: kornel.v1.JournalPreemption.amount:type_name -> kornel.v1.JournalResources
+	15, // 48: kornel.v1.JournalApplication.tags:type_name -> kornel.v1.JournalPair
+	17, // 49: kornel.v1.JournalApplication.placeholder_ask:type_name -> kornel.v1.JournalResources
+	30, // 50: kornel.v1.JournalApplications.add:type_name -> kornel.v1.JournalApplication
+	31, // 51: kornel.v1.JournalApplications.remove:type_name -> kornel.v1.JournalApplicationRef
+	15, // 52: kornel.v1.JournalPredicatesAnswer.refused:type_name -> kornel.v1.JournalPair
+	37, // 53: kornel.v1.JournalNoticeAnswer.checkpoints:type_name -> kornel.v1.JournalCheckpoint
+	35, // 54: kornel.v1.JournalAnswers.predicates:type_name -> kornel.v1.JournalPredicatesAnswer
+	36, // 55: kornel.v1.JournalAnswers.preemption_predicates:type_name -> kornel.v1.JournalPreemptionAnswer
+	38, // 56: kornel.v1.JournalAnswers.notices:type_name -> kornel.v1.JournalNoticeAnswer
+	39, // 57: kornel.v1.JournalAnswers.acknowledged:type_name -> kornel.v1.JournalPlacement
+	42, // 58: kornel.v1.JournalSnapshot.places:type_name -> kornel.v1.JournalSnapshotPlace
+	59, // [59:59] is the sub-list for method output_type
+	59, // [59:59] is the sub-list for method input_type
+	59, // [59:59] is the sub-list for extension type_name
+	59, // [59:59] is the sub-list for extension extendee
+	0,  // [0:59] is the sub-list for field type_name
 }
 
 func init() { file_kornel_v1_journal_proto_init() }
@@ -3958,17 +4097,18 @@ func file_kornel_v1_journal_proto_init() {
 		(*JournalCommand_Attach)(nil),
 		(*JournalCommand_Detach)(nil),
 		(*JournalCommand_Answers)(nil),
+		(*JournalCommand_ByHand)(nil),
 	}
 	file_kornel_v1_journal_proto_msgTypes[18].OneofWrappers = []any{}
-	file_kornel_v1_journal_proto_msgTypes[26].OneofWrappers = []any{}
-	file_kornel_v1_journal_proto_msgTypes[34].OneofWrappers = []any{}
+	file_kornel_v1_journal_proto_msgTypes[27].OneofWrappers = []any{}
+	file_kornel_v1_journal_proto_msgTypes[35].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_kornel_v1_journal_proto_rawDesc), len(file_kornel_v1_journal_proto_rawDesc)),
 			NumEnums:      3,
-			NumMessages:   39,
+			NumMessages:   40,
 			NumExtensions: 0,
 			NumServices:   0,
 		},
