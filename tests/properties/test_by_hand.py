@@ -40,7 +40,7 @@ def worlds(draw: st.DrawFn) -> World:
 def play(world: World) -> Stage:
     stage = Stage()
     shares = {place: f"guaranteed={{f={least}}}" if least else "" for place, least in world.guarantees.items()}
-    lines = [f"queue root.p parent {shares['p']} preemption.min-runtime=0"]
+    lines = [f"queue root.p parent {shares['p']} preemption.min-runtime=2h"]
     lines += [f"queue root.{leaf} {shares[leaf]} preemption.min-runtime={OLD_S}s" for leaf in LEAVES]
     lines += ["node n1 f=100", "app g queue=root.p.a style=Hard"]
     lines += [f"app app-{leaf} queue=root.{leaf}" for leaf in LEAVES]

@@ -194,7 +194,7 @@ def _find_protections(
                     yield RUN_LENGTH
                 if not (task.preempted or task.node is None or task in choice.victims):
                     until_ns = 0 if late else order.protected_until((task,))
-                    reason = _kept_by(task, order.spare_members, until_ns)
+                    reason = _kept_by(task, order, until_ns)
                     until_ns = until_ns if reason is ProtectedBy.RUN_TIME else 0
                     count, first_ns = counts.get((reason, task.shape), (0, until_ns))
                     counts[reason, task.shape] = count + 1, min(first_ns, until_ns)
@@ -231,14 +231,14 @@ def _find_protections(
     )
 
 
-def _kept_by(task: Allocation, spare: SpareMembers, until_ns: int) -> ProtectedBy:
-    if task.spec.required_node:
+def _kept_by(task: Allocation, order: VictimOrder, until_ns: int) -> ProtectedBy:
+    if order.bound and task.spec.required_node:
         return ProtectedBy.REQUIRED_NODE
     if task.released:
         return ProtectedBy.ENDING
     if until_ns:
         return ProtectedBy.RUN_TIME
-    return ProtectedBy.GUARANTEE if spare.may_leave(task) else ProtectedBy.GANG
+    return ProtectedBy.GUARANTEE if order.spare_members.may_leave(task) else ProtectedBy.GANG
 
 
 def _leaves_below(queue: Queue) -> Iterator[Queue]:

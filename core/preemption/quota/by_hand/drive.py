@@ -11,7 +11,7 @@ from kornel.core.domain.commands import PreemptByHand, PreemptTarget
 from kornel.core.domain.effects import PreemptionDecided
 from kornel.core.domain.reasons import Outcome
 from kornel.core.model.allocations import Allocation
-from kornel.core.preemption import eviction
+from kornel.core.preemption import budgets, eviction
 from kornel.core.preemption.gang_losses import describe_torn, describe_whole
 from kornel.core.preemption.quota.above_max import say_protection
 from kornel.core.preemption.quota.by_hand import laws
@@ -36,9 +36,8 @@ def preempt(state: PartitionState, order: PreemptByHand, now_ns: int) -> None:
     """Asks those to leave whom *order* names and no law keeps, and records the decision. Raises what
     :func:`foresee_order` does, before anything is changed."""
     plan = _find_plan(state, order, now_ns)
-    decided = _make_decision(
-        state, plan, now_ns
-    )  # This precedes the marking, because marked allocations count as gone.
+    # This precedes the marking, because marked allocations count as gone.
+    decided = _make_decision(state, plan, now_ns)
     refusal = eviction.judge_plan(state, laws.check(state, plan))
     if refusal is not None:
         detail = f"{decided.detail}; {refusal.detail}"
@@ -47,6 +46,7 @@ def preempt(state: PartitionState, order: PreemptByHand, now_ns: int) -> None:
     victims = plan.victims
     if victims:
         said = _say_person(order)
+        budgets.note_taken(state, KIND, victims, None, (), now_ns)
         eviction.evict_victims(state, victims, None, f"preempted {said}", now_ns)
         state.preemptions += 1
         if state.recording:
@@ -60,7 +60,7 @@ def _find_plan(state: PartitionState, order: PreemptByHand, now_ns: int) -> Hand
     """Returns the plan for *order*. Raises :class:`CommandRefused` if it names nothing that may be named."""
     if order.target is not PreemptTarget.QUEUE:
         return plan_named(order, state.root, _find_named(state, order), now_ns)
-    queue = state.queues.get(order.name)
+    queue = state.queues.get(order.name.lower())
     if queue is None:
         raise refuse_call(f"there is no queue {order.name!r}")
     return plan_amount(order, queue, state.types, now_ns)
@@ -95,7 +95,8 @@ def _make_decision(state: PartitionState, plan: HandPlan, now_ns: int) -> Preemp
     records = tuple(eviction.victim_record(victim, victim.priority) for victim in victims)
     node_id = order.name if order.target is PreemptTarget.NODE else ""
     leaves = dict.fromkeys(task.queue.path for task in (*victims, *plan.kept))
-    queue = order.name if order.target is PreemptTarget.QUEUE else next(iter(leaves)) if len(leaves) == 1 else "root"
+    below = len(leaves) == 1 and order.target is not PreemptTarget.QUEUE
+    queue = next(iter(leaves)) if below else plan.enforced.queue.path
     parts = [_say_person(order), f"{order.target} {order.name}", *_say_result(state, plan)]
     parts += describe_whole(victims).values()
     parts += describe_torn(victims).values()
@@ -117,10 +118,13 @@ def _say_result(state: PartitionState, plan: HandPlan) -> list[str]:
         wanted, unmet = (format_quantities(named(amounts)) for amounts in (enforced.target, enforced.unmet))
         found.append(f"target {wanted}, unmet {unmet}")
         found += [say_protection(state, each) for each in enforced.protected[:MOST_SAID]]
-    for reason, count in sorted(Counter(plan.kept.values()).items()):
+    counts = sorted(Counter(plan.kept.values()).items())
+    for reason, count in counts[:MOST_SAID]:
         keys = [task.spec.key for task, why in plan.kept.items() if why == reason]
         more = ", ..." if count > MOST_SAID else ""
         found.append(f"kept {count} ({reason}): {', '.join(keys[:MOST_SAID])}{more}")
+    if counts[MOST_SAID:]:
+        found.append(f"kept {sum(count for _, count in counts[MOST_SAID:])} more, until later")
     return found
 
 

@@ -27,16 +27,16 @@ _WAIVED: Final[Mapping[Law, Waivable]] = MappingProxyType(
 
 def check(view: PartitionView, plan: HandPlan) -> tuple[Violation, ...]:
     """Returns every law that *plan*, not yet applied to *view*, would break and that is not waived. Changes nothing."""
-    found = (
-        *quota_laws.check(view, plan.enforced, bound=Waivable.REQUIRED_NODE not in plan.waived),
-        *_check_named(view, plan),
-    )
+    found = quota_laws.check(view, plan.enforced, bound=Waivable.REQUIRED_NODE not in plan.waived)
+    if plan.order.target is not PreemptTarget.QUEUE:
+        # The minimum run time of a named task is that of its leaf, not of the child of the root.
+        found = (*[each for each in found if each.law is not Law.RUN_TIME], *_check_named(view, plan))
     return tuple([each for each in found if _WAIVED.get(each.law) not in plan.waived])
 
 
 def _check_named(view: PartitionView, plan: HandPlan) -> Iterator[Violation]:
     target, name = plan.order.target, plan.order.name
-    for victim in plan.victims if target is not PreemptTarget.QUEUE else ():
+    for victim in plan.victims:
         node = victim.node
         named = {
             PreemptTarget.ALLOCATION: victim.spec.key == name,

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Container, Iterator, Sequence
 from typing import Final
 
 from kornel.core.domain.commands import CommandRefused, Fault, PreemptByHand, Waivable
@@ -63,10 +64,10 @@ def plan_named(order: PreemptByHand, root: Queue, tasks: Sequence[Allocation], n
         return HandPlan(order, waived, QuotaPlan(root, ceilings, {}, (), {}, Outcome.NOTHING_TO_DO))
     ranks = VictimOrder(root, wanted, ceilings, now_ns, waived)
     choice = Choice(wanted, guarded=Waivable.GUARANTEE not in waived)
-    for unit, why in _find_units(sorted(tasks, key=ranks.key_of), waived, now_ns):
+    for unit, why in _find_units(sorted(tasks, key=ranks.key_of), choice.victims, waived, now_ns):
         # Everything that is named is wanted, so only law 2 can refuse it here.
         if why or not choice.take_gang(unit, wanted):
-            kept.update(dict.fromkeys(unit, why or Waivable.GUARANTEE))
+            kept.update((task, why or Waivable.GUARANTEE) for task in unit if task not in choice.victims)
     unmet = choice.unmet_amounts()
     reached = outcome_of(wanted, unmet, 0, any_victims=bool(choice.victims))
     plan = QuotaPlan(root, ceilings, wanted, tuple(choice.victims), unmet, reached)
@@ -74,28 +75,26 @@ def plan_named(order: PreemptByHand, root: Queue, tasks: Sequence[Allocation], n
 
 
 def _find_units(
-    tasks: Sequence[Allocation], waived: frozenset[Waivable], now_ns: int
+    tasks: Sequence[Allocation], taken: Container[Allocation], waived: frozenset[Waivable], now_ns: int
 ) -> Iterator[tuple[tuple[Allocation, ...], str]]:
     """Yields *tasks*, in order, as they may leave: each alone, then gangs as a whole. With each: why it stays; empty:
-    it need not."""
-    named = set(tasks)
+    it need not. *taken*: those that have been taken by then, which count as members beyond the minimum."""
+    named, spare = set(tasks), GangLosses()
     gangs: dict[object, tuple[Allocation, ...]] = {}
-    spare, given = GangLosses(), dict[tuple[object, str], int]()
+    given: Counter[tuple[object, str]] = Counter()
     for task in tasks:
-        application, why = task.application, ""
-        if is_bound(task) and Waivable.GANG not in waived:
-            members = list_whole(application, bound=Waivable.REQUIRED_NODE not in waived)
-            if members and named.issuperset(members):
-                gangs[application] = tuple([member for member in tasks if member in set(members)])
+        application, why = task.application, _find_reason((task,), waived, now_ns)
+        group = application, task.spec.task_group
+        if is_bound(task) and Waivable.GANG not in waived and given[group] >= spare.surplus_of(task):
+            if application not in gangs:
+                members = set(list_whole(application, bound=Waivable.REQUIRED_NODE not in waived))
+                gangs[application] = tuple(filter(members.__contains__, tasks)) if members <= named else ()
+            if gangs[application]:
                 continue
-            group = application, task.spec.task_group
-            why = _find_reason((task,), waived, now_ns)
-            if not why and given.get(group, 0) >= spare.surplus_of(task):
-                why = Waivable.GANG
-            elif not why:
-                given[group] = given.get(group, 0) + 1
-        yield (task,), why or _find_reason((task,), waived, now_ns)
-    for gang in gangs.values():
+            why = why or Waivable.GANG
+        yield (task,), why
+        given[group] += task in taken
+    for gang in filter(None, gangs.values()):
         yield gang, _find_reason(gang, waived, now_ns)
 
 
