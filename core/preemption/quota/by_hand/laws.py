@@ -8,7 +8,6 @@ from types import MappingProxyType
 from typing import Final
 
 from kornel.core.domain.commands import PreemptTarget, Waivable
-from kornel.core.laws import eligible
 from kornel.core.laws.verdict import Law, Violation
 from kornel.core.policies.view import PartitionView
 from kornel.core.preemption.quota import laws as quota_laws
@@ -27,8 +26,9 @@ _WAIVED: Final[Mapping[Law, Waivable]] = MappingProxyType(
 
 def check(view: PartitionView, plan: HandPlan) -> tuple[Violation, ...]:
     """Returns every law that *plan*, not yet applied to *view*, would break and that is not waived. Changes nothing."""
+    named, bound = plan.order.target is not PreemptTarget.QUEUE, Waivable.REQUIRED_NODE not in plan.waived
     found = (
-        *quota_laws.check(view, plan.enforced, bound=Waivable.REQUIRED_NODE not in plan.waived),
+        *quota_laws.check(view, plan.enforced, bound=bound, named=named),
         *_check_named(view, plan),
     )
     return tuple([each for each in found if _WAIVED.get(each.law) not in plan.waived])
@@ -45,4 +45,3 @@ def _check_named(view: PartitionView, plan: HandPlan) -> Iterator[Violation]:
         }
         if not named[target]:
             yield Violation(Law.ELIGIBLE, f"{victim.key} was not named")
-        yield from eligible.list_young(view.now_ns, (victim,), victim.application.queue)
