@@ -156,6 +156,11 @@ def commands(file: Path, folder: Path) -> dict[str, list[Sequence[str]]]:
         "security certificate": [["bad" + BAD, "--dir", str(folder)]],
         "security token": [["bad" + BAD, "--out", str(folder / "token")]],
         "security check": [[path]],
+        "preempt": [
+            ["none" + BAD],
+            ["--application", STARVED, "--dry-run"],
+            ["--queue", "none" + BAD, "--amount", "vcore=1"],
+        ],
         "drain node": [[NODE], ["none" + BAD, NODE]],
         "drain list": [[]],
         "undrain node": [[NODE], ["none" + BAD]],

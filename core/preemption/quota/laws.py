@@ -16,14 +16,14 @@ from kornel.core.policies.view import PartitionView
 from kornel.core.preemption.quota.plan import QuotaPlan
 
 
-def check(view: PartitionView, plan: QuotaPlan, *, bound: bool = True) -> tuple[Violation, ...]:
+def check(view: PartitionView, plan: QuotaPlan, *, bound: bool = True, named: bool = False) -> tuple[Violation, ...]:
     """Returns every law that *plan*, not yet applied to *view*, would break. Changes nothing.
 
     *plan* may be a part of one that was made for an earlier state. *bound* tells whether tasks that must run on their
-    node are protected.
+    node are protected, *named* whether each task was named by itself, so that the minimum run time of its leaf counts.
     """
     return (
-        *_check_eligible(view, plan, bound=bound),
+        *_check_eligible(view, plan, bound=bound, named=named),
         *_law_2(view, plan),
         *_check_target(view, plan),
         *_check_outcome(view, plan),
@@ -84,10 +84,15 @@ def _order_of(plan: QuotaPlan, task: Allocation) -> plain_walk.Order:
     )  # fmt: skip
 
 
-def _check_eligible(view: PartitionView, plan: QuotaPlan, *, bound: bool = True) -> Iterator[Violation]:
+def _check_eligible(
+    view: PartitionView, plan: QuotaPlan, *, bound: bool = True, named: bool = False
+) -> Iterator[Violation]:
     yield from eligible.check_victims(plan.victims, shields=False, replacing=False, bound=bound)
     wait_ns = plan.queue.properties.max_wait_ns
-    if not (wait_ns and plan.due_ns) or view.now_ns - plan.due_ns < wait_ns:
+    if named:
+        for victim in plan.victims:
+            yield from eligible.list_young(view.now_ns, (victim,), victim.application.queue)
+    elif not (wait_ns and plan.due_ns) or view.now_ns - plan.due_ns < wait_ns:
         yield from eligible.list_young(view.now_ns, plan.victims, plan.queue)
     whole = whole_gangs.leave_whole(plan.victims)
     for victim in plan.victims:

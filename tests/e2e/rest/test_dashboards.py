@@ -164,6 +164,7 @@ async def test_every_metric_of_ours_has_a_panel_or_an_alert(exported: Exported) 
         "kornel_journal_bytes_total",
         "kornel_journal_epoch",
         "kornel_manager_configuration_version",
+        "kornel_preemption_wasted_resource_seconds_total",
         "kornel_streams_total",
     }
     asked = {re.sub(r"_bucket$", "", each.metric) for _, expression, _ in questions() for each in selectors(expression)}

@@ -69,7 +69,16 @@ async def test_everything_tells_of_it(core: ToyCore, evicted: str) -> None:
         assert (decision["kind"], decision["outcome"], decision["law"]) == ("lease", "TRIGGERED", LAW)
         assert [victim["allocationKey"] for victim in decision["victims"]] == ["k"]
         kinds = {kind["name"]: kind for kind in (await http.get("/ws/v1/preemption-kinds")).json()["kinds"]}
-        assert list(kinds) == ["required-node", "quota", "guarantee", "within", "monitor", "lease", "governor"]
+        assert list(kinds) == [
+            "required-node",
+            "quota",
+            "guarantee",
+            "within",
+            "monitor",
+            "lease",
+            "by-hand",
+            "governor",
+        ]
         assert (kinds["lease"]["laws"], kinds["lease"]["law"]) == ([2], LAW)
 
 

@@ -168,7 +168,7 @@ class Contract(ShimView):
                 self._changed(effect)
             case ApplicationRemoved():
                 self._closed(effect)
-            case PreemptionDecided(kind="governor", victims=()) | PreemptionDecided(kind="quota"):
+            case PreemptionDecided(kind="governor", victims=()) | PreemptionDecided(kind="quota" | "by-hand"):
                 pass  # What is said of a max names victims of earlier calls as well.
             case PreemptionDecided(partition=name, key=key, victims=victims):
                 for victim in victims:

@@ -18,16 +18,17 @@ from tests.scenarios.language import RM
 from tests.scenarios.stage import Stage
 
 SCENE = (
-    "queue root.a guaranteed={f=2} preemption.min-runtime=10m",
+    "queue root.p parent",
+    "queue root.p.a guaranteed={f=2} preemption.min-runtime=10m",
     "queue root.b",
     "node n1 f=100",
     "app g queue=root.b style=Hard",
-    "at=1s run old queue=root.a node=n1 f=2",
+    "at=1s run old queue=root.p.a node=n1 f=2",
     "run other queue=root.b node=n1 f=2",
     "run bound queue=root.b node=n1 f=2 required=n1",
     "run m1 app=g node=n1 f=1 group=w",
     "run m2 app=g node=n1 f=1 group=w",
-    "at=1000s run young queue=root.a node=n1 f=2",
+    "at=1000s run young queue=root.p.a node=n1 f=2",
 )
 
 
@@ -45,8 +46,8 @@ def plan_for(stage: Stage, target: PreemptTarget, name: str, keys: Sequence[str]
 @pytest.mark.parametrize(
     ("target", "name", "keys", "law", "waives"),
     [
-        (PreemptTarget.APPLICATION, "a", ["old", "young"], Law.RUN_TIME, Waivable.RUN_TIME),
-        (PreemptTarget.APPLICATION, "a", ["old", "young"], Law.GUARANTEE_KEPT, Waivable.GUARANTEE),
+        (PreemptTarget.APPLICATION, "p.a", ["old", "young"], Law.RUN_TIME, Waivable.RUN_TIME),
+        (PreemptTarget.APPLICATION, "p.a", ["old", "young"], Law.GUARANTEE_KEPT, Waivable.GUARANTEE),
         (PreemptTarget.ALLOCATION, "m1", ["m1"], Law.GANG_WHOLE, Waivable.GANG),
         (PreemptTarget.ALLOCATION, "bound", ["bound"], Law.ELIGIBLE, Waivable.REQUIRED_NODE),
         (PreemptTarget.ALLOCATION, "old", ["other"], Law.ELIGIBLE, None),

@@ -8,7 +8,6 @@ from types import MappingProxyType
 from typing import Final
 
 from kornel.core.domain.commands import PreemptTarget, Waivable
-from kornel.core.laws import eligible
 from kornel.core.laws.verdict import Law, Violation
 from kornel.core.policies.view import PartitionView
 from kornel.core.preemption.quota import laws as quota_laws
@@ -27,16 +26,14 @@ _WAIVED: Final[Mapping[Law, Waivable]] = MappingProxyType(
 
 def check(view: PartitionView, plan: HandPlan) -> tuple[Violation, ...]:
     """Returns every law that *plan*, not yet applied to *view*, would break and that is not waived. Changes nothing."""
-    found = quota_laws.check(view, plan.enforced, bound=Waivable.REQUIRED_NODE not in plan.waived)
-    if plan.order.target is not PreemptTarget.QUEUE:
-        # The minimum run time of a named task is that of its leaf, not of the child of the root.
-        found = (*[each for each in found if each.law is not Law.RUN_TIME], *_check_named(view, plan))
+    named, bound = plan.order.target is not PreemptTarget.QUEUE, Waivable.REQUIRED_NODE not in plan.waived
+    found = (*quota_laws.check(view, plan.enforced, bound=bound, named=named), *_check_named(view, plan))
     return tuple([each for each in found if _WAIVED.get(each.law) not in plan.waived])
 
 
 def _check_named(view: PartitionView, plan: HandPlan) -> Iterator[Violation]:
     target, name = plan.order.target, plan.order.name
-    for victim in plan.victims:
+    for victim in plan.victims if target is not PreemptTarget.QUEUE else ():
         node = victim.node
         named = {
             PreemptTarget.ALLOCATION: victim.spec.key == name,
@@ -45,4 +42,3 @@ def _check_named(view: PartitionView, plan: HandPlan) -> Iterator[Violation]:
         }
         if not named[target]:
             yield Violation(Law.ELIGIBLE, f"{victim.key} was not named")
-        yield from eligible.list_young(view.now_ns, (victim,), victim.application.queue)
