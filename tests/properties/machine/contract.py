@@ -92,7 +92,7 @@ class Contract(ShimView):
                 for spec in nodes:
                     intake.node(self, spec, answers, known)
             case PreemptByHand():
-                pass
+                decisions.judge(self, answers, known)
             case SetOperatorDrain():
                 intake.operator_drain(self, command)
             case UpdateApplications(_, added, removed):
