@@ -675,11 +675,12 @@ class Course(CallbackHandler):
             held: dict[str, list[Task]] = {}
             for name, tasks in self.held.items():
                 waited = [books.find(task.key) for task in tasks if task.ask.application_id != decision.application]
-                held[name] = [task for task in waited if task is not None and not task.node]
-            # One gang at a time saves places by age, and another one may have done so a moment before.
+                held[name] = [task for task in waited if task and not task.node and not lends(books, task, decision)]
+            # One gang at a time saves places by age, and another one may have done so a moment before. Who has a
+            # guarantee may be owed nothing of it, and lends then.
             alone = {name: [task for task in tasks if not task.ask.task_group] for name, tasks in held.items()}
-            faults = judge_victims(books, decision, held)
-            self.faults += faults if judge_victims(books, decision, alone) else []
+            faults = [judge_victims(books, decision, each) for each in (held, alone, {})]
+            self.faults += faults[0] if all(faults) else []
         self.doubts.clear()
 
     def judge_preemptions(self) -> None:
@@ -891,6 +892,16 @@ async def running_course(seed: int) -> AsyncIterator[Course]:
             (failed,) = await asyncio.gather(listening, return_exceptions=True)
             if isinstance(failed, Exception):
                 raise failed
+
+
+def lends(books: Books, holder: Task, decision: Decision) -> bool:
+    """Whether what *holder* saves by age is room for those of *decision* in any case: one of them asks, they are more
+    important, or nobody guarantees *holder* anything."""
+    asked, application = books.find(decision.ask), books.applications[holder.ask.application_id]
+    names = application.queue.split(".")
+    above = [books.queues.get(".".join(names[: at + 1])) for at in range(len(names))]
+    more = asked is not None and asked.ask.priority > holder.ask.priority
+    return more or not any(queue is not None and queue.guaranteed for queue in above)
 
 
 async def run_world(seed: int, steps: int = 16) -> dict[str, int]:

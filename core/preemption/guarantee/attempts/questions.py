@@ -96,6 +96,8 @@ class Changes:
         """The queues whose amounts held, leaving or promised have changed."""
         self.grown: Final = grown
         """The queues among them with a guarantee that may give up more than before, on any node."""
+        self.lending = False
+        """Tells whether somebody who saves room may have come to be owed no guarantee any more, so that it is lent."""
         self.willing = False
         """Tells whether somebody on a changed node may leave."""
         self.holders: Final[set[Allocation]] = set()
@@ -122,7 +124,7 @@ class Changes:
             return refusal.outcome is not Outcome.NOT_UNDER_GUARANTEE or any(less)
         if refusal.outcome in _OWN_PATH:
             return False
-        if (refusal.anywhere and self.willing) or any(queue is not leaf for queue in self.grown):
+        if self.lending or (refusal.anywhere and self.willing) or any(queue is not leaf for queue in self.grown):
             return True
         if shape not in self._fits:
             self._fits[shape] = any(_is_within(shape.pairs, amounts) for amounts in self.offers)
@@ -150,6 +152,9 @@ class LastLook:
             self._marks = {queue: _marks_of(queue) for queue in state.queues.values() if queue.guaranteed}
             return None
         changes = Changes(moved, [queue for queue in moved if queue.guaranteed and self._has_grown(queue)])
+        savers = dict.fromkeys(claim.waiter.queue for claim in state.reserving.saved)
+        above = (queue for saver in savers for queue in saver.lineage())
+        changes.lending = any(queue.guaranteed for queue in above if queue in changes.moved)
         for node in touched:
             if node.schedulable:
                 self._note_offer(node, changes, now_ns)
