@@ -33,6 +33,7 @@ from kornel.core.policies.placement.decide import Placed
 from kornel.core.preemption import budgets, eviction
 from kornel.core.preemption.guarantee import laws
 from kornel.core.preemption.guarantee.attempts import drive as guarantee
+from kornel.core.preemption.guarantee.attempts.gang_attempts import list_usable
 from kornel.core.preemption.guarantee.gangs.search import GangSearch, Tools
 from kornel.core.preemption.guarantee.guarantee_record import GuaranteeRecord
 from kornel.core.preemption.guarantee.search.prospects import KnownProspects, NoProspects
@@ -346,6 +347,11 @@ def find_unit_plan(
         return Refusal(Outcome.ASK_MAY_NOT_PREEMPT)
     if members[0].spec.required_node:
         return Refusal(Outcome.REQUIRED_NODE)
+    with savings.lift_saved(state, list_usable(state, members)):
+        return _search_for_unit(state, members, now_ns)
+
+
+def _search_for_unit(state: PartitionState, members: Sequence[Allocation], now_ns: int) -> GangPlan | Refusal:
     search = GangSearch(members, state.marks, mends=False, refused={})
     tools = Tools(state.node_order, state.victim_index, None)
     for _ in range(min(MOST_STEPS, max(2, MOST_LOOKS // max(1, len(state.nodes))))):

@@ -5,12 +5,12 @@ It continues from slice to slice. Rules: preemption.md B.11.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from itertools import chain
 from typing import Final
 
 from kornel.core.domain.reasons import Outcome
-from kornel.core.model.allocations import Allocation, sum_amounts
+from kornel.core.model.allocations import Allocation, Reservation, sum_amounts
 from kornel.core.preemption import budgets, eviction
 from kornel.core.preemption.guarantee import laws
 from kornel.core.preemption.guarantee.attempts.gang_consulting import GangDialogue
@@ -44,15 +44,20 @@ def is_proposing(state: PartitionState) -> bool:
     return state.has_periodic_policy and not state.guarantee_preemption
 
 
+def list_usable(state: PartitionState, members: Sequence[Allocation]) -> Collection[Reservation]:
+    """Returns the claims whose room *members* of a gang may use: their own, and those that lend to them."""
+    own = [ask.reservation for ask in members if ask.reservation is not None]
+    lent = state.find_lent(find_least(members), tuple(sorted(sum_amounts(members).items())))
+    return dict.fromkeys([*own, *chain.from_iterable(lent.values())])
+
+
 def advance_search(
     state: PartitionState, attempt: GangAttempt, members: Sequence[Allocation], now_ns: int, *, mends: bool
 ) -> GangPlan | Refusal | None:
     """Takes one step of *attempt*, as if *members* held nothing, nor those who lend them room. Returns a plan that may
     be carried out now, the refusal if there is none, or ``None`` if further steps are needed or the shim is being
     asked."""
-    own = [ask.reservation for ask in members if ask.reservation is not None]
-    lent = state.find_lent(find_least(members), tuple(sorted(sum_amounts(members).items())))
-    with lift_saved(state, dict.fromkeys([*own, *chain.from_iterable(lent.values())])) as nodes:
+    with lift_saved(state, list_usable(state, members)) as nodes:
         found = _take_step(state, attempt, members, now_ns, mends=mends)
     state.records[GuaranteeRecord].prospects.doubt_nodes(nodes)
     return found
