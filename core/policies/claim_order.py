@@ -234,14 +234,13 @@ def find_lent(
     ask: Allocation, saved: Collection[Reservation], dues: Dues, pairs: Pairs | None = None
 ) -> dict[Node, list[Reservation]]:
     """Finds the claims of others whose room *ask* may use in a plan, by node: those of *saved* that it may pass, where
-    some of what it asks for is idle or leaves, devices aside (preemption.md B.7). *pairs*: as for :func:`may_pass`."""
+    some of what it asks for is idle or leaves (preemption.md B.7); none if it wants devices. *pairs*: as for
+    :func:`may_pass`."""
     sought = ask.shape.pairs if pairs is None else pairs
     found: dict[Node, list[Reservation]] = {}
-    for claim in dues.list_lenders(ask, saved):
+    for claim in dues.list_lenders(ask, saved) if ask.shape.devices is None else ():
         claims = claim.node.claims
-        if claim.ask is ask or claims is None:
-            continue
-        if ask.shape.devices is None and not claims.saves_room(claim.node.free, sought):
+        if claim.ask is ask or claims is None or not claims.saves_room(claim.node.free, sought):
             continue
         if may_pass(ask, claim, dues, pairs):
             found.setdefault(claim.node, []).append(claim)

@@ -121,7 +121,7 @@ BOUNDS = {
     "core/metrics": Bounds(0, 0, 0, 6, 0, 1_902),
     "core/model": Bounds(0, 0, 0, 2, 0, 4_588),
     "core/policies": Bounds(0, 0, 0, 3, 0, 2_735),
-    "core/preemption": Bounds(0, 0, 0, 3.1, 0, 18_078),
+    "core/preemption": Bounds(0, 0, 0, 3.1, 0, 18_083),
     "core/process": Bounds(0, 0, 0, 5, 0, 2_042),
     "core/rest": Bounds(0, 0, 0, 12, 0, 4_699),
     "core/security": Bounds(0, 0, 0, 9, 0, 2_217),

@@ -91,7 +91,10 @@ class _Case(Case):
                 wanted[t] = wanted.get(t, 0) + amount
         self._members: Final = {place.ask for place in self.places}
         least = min(self._members, key=lambda member: (member.spec.priority, member.key))
-        self._lent: Final = view.find_lent(least, None if self.gang is None else ask.shape.pairs)
+        members = [ask] if self.gang is None else self.gang.members
+        wants_devices = any(member.shape.devices is not None for member in members)
+        pairs = None if self.gang is None else ask.shape.pairs
+        self._lent: Final = {} if wants_devices else view.find_lent(least, pairs)
         self.will_be_free: Final = {node: self._find_free(node) for node in self.on_node}
         """By node and type, the free amount once earlier victims have left, apart from stuck ones."""
         self.room: Final = {node: self._find_room(node) for node in self.on_node}

@@ -47,6 +47,8 @@ def is_proposing(state: PartitionState) -> bool:
 def list_usable(state: PartitionState, members: Sequence[Allocation]) -> Collection[Reservation]:
     """Returns the claims whose room *members* of a gang may use: their own, and those that lend to them."""
     own = [ask.reservation for ask in members if ask.reservation is not None]
+    if any(ask.shape.devices is not None for ask in members):
+        return own
     lent = state.find_lent(find_least(members), tuple(sorted(sum_amounts(members).items())))
     return dict.fromkeys([*own, *chain.from_iterable(lent.values())])
 
